@@ -19,7 +19,7 @@ from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES
 from autoscaler.github.api import Api, Caller, read_as
 from autoscaler.github.exchange import Request
 from autoscaler.github.policies import UNCHANGED
-from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError
+from autoscaler.github.refusals import OUTAGE_DELAY, not_shown
 from autoscaler.model.identifiers import Instant, Seconds
 
 PER_PAGE = 100
@@ -130,7 +130,7 @@ class PageCache:
             self._keep(key, replace(cached, used_at=self._clock.now()))
             return cast(tuple[Item, ...], cached.items), cached.next_url, 0
         if not answer.ok:
-            raise NotShownError(f"{request.endpoint}: {answer.status} {answer.message}")
+            raise not_shown(request, answer)
         items = page_format.items(read_as(page_format.shape, request, answer))
         etag = answer.headers.get("etag", "")
         if _ETAG.fullmatch(etag) is None:

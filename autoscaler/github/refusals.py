@@ -18,6 +18,9 @@ from autoscaler.model.identifiers import Seconds
 CLOCK_TOLERANCE: Seconds = 30.0
 """A clock that is off by more is named. GitHub refuses JWTs of one that is ahead by more than a minute."""
 
+_OF_A_PART = frozenset({"run_id", "job_id", "runner_id", "version"})
+"""The variables of routes about one thing in a repository, which may be what does not exist."""
+
 OUTAGE_DELAY: Seconds = 30.0
 """The time until a retry after GitHub was unreachable or answered with an error of its own."""
 
@@ -49,6 +52,15 @@ def error_for(
     if action in (Action.RENEW, Action.OTHER_APP):
         return NotAllowedError(message)
     return OperatorError(message)
+
+
+def not_shown(request: Request, answer: Answer) -> NotShownError:
+    """Return the error for a 404. Names the repository if the request is about nothing else in it."""
+    text = f"{request.endpoint}: {answer.status} {answer.message}"
+    if request.variables.keys() & {"owner", "repo"} and not request.variables.keys() & _OF_A_PART:
+        repository = f"{request.variables['owner']}/{request.variables['repo']}"
+        text += f"; {repository} was deleted or renamed, or the App has no access to it"
+    return NotShownError(text)
 
 
 def unusable_answer(request: Request, text: str) -> GitHubError:
