@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from autoscaler.images.aws import SET, AwsImages
+from autoscaler.images.aws_base_images import AwsBaseImages
 from autoscaler.images.aws_pruning import RECIPE, AwsPruning
 from autoscaler.images.pruning import MadeSnapshot, choose
 from autoscaler.images.smoke_test import ImageEc2Error
@@ -126,3 +127,15 @@ async def test_sigterm_terminates_the_machine_that_tests_an_image(ec2: Fixture) 
     )
     assert (process.returncode, image.tags) == (130, {SET: "ours"})
     assert [one.state for one in found()] == ["shutting-down"]
+
+
+async def test_check_asks_ec2_for_the_base_images(
+    ec2: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", ec2.lab.endpoint_url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "lab")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "lab")
+    ec2.lab.images.add("stock-1")
+    there = AwsBaseImages(ec2.lab.region)
+    assert await asyncio.to_thread(there.exists, "stock-1", "self")
+    assert not await asyncio.to_thread(there.exists, "stock-2", "self")
