@@ -86,8 +86,8 @@ def check(
     """List what is missing or soon too old in versions.yaml.
 
     Lists each value that is null, the runner's version if GitHub soon gives it no more jobs, and each end of
-    life in the next 90 days. With --region, also each base image that EC2 does not show. Exits with 1 if it lists
-    anything, and with 2 if the file has an error or EC2 refuses a call.
+    life in the next 90 days. With --region, also each base image that EC2 does not show. Exits with 1 if it
+    lists anything, and with 2 if the file has an error or EC2 refuses a call.
     """
     from autoscaler.images.findings import find
     from autoscaler.images.load import load_versions

@@ -10,6 +10,7 @@ import pytest
 
 from autoscaler.images.aws import SET, AwsImages
 from autoscaler.images.aws_base_images import AwsBaseImages
+from autoscaler.images.aws_builds import AwsBuilds
 from autoscaler.images.aws_pruning import RECIPE, AwsPruning
 from autoscaler.images.pruning import MadeSnapshot, choose
 from autoscaler.images.smoke_test import ImageEc2Error
@@ -139,3 +140,31 @@ async def test_check_asks_ec2_for_the_base_images(
     there = AwsBaseImages(ec2.lab.region)
     assert await asyncio.to_thread(there.exists, "stock-1", "self")
     assert not await asyncio.to_thread(there.exists, "stock-2", "self")
+
+
+async def test_the_machine_of_a_build_is_found_by_its_name_and_terminated(
+    ec2: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", ec2.lab.endpoint_url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "lab")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "lab")
+    builds = AwsBuilds(ec2.lab.region, "linux-cpu-x64-1")
+    assert await asyncio.to_thread(builds.state) is None
+    assert await asyncio.to_thread(builds.terminate) == ()
+    image = ec2.lab.images.add("stock-1")
+    tags = [{"Key": "Name", "Value": "build of linux-cpu-x64-1"}]
+    launched = await ec2.sdk(
+        "run_instances",
+        ImageId=image.id,
+        InstanceType="m7i.large",
+        SubnetId=ec2.network.subnets[0],
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )
+    machine = launched["Instances"][0]["InstanceId"]
+    assert await asyncio.to_thread(builds.state) in {"pending", "running"}
+    assert await asyncio.to_thread(AwsBuilds(ec2.lab.region, "another").state) is None
+    assert await asyncio.to_thread(builds.terminate) == (machine,)
+    assert await asyncio.to_thread(builds.state) in {"shutting-down", "terminated"}
+    assert await asyncio.to_thread(builds.terminate) == ()
