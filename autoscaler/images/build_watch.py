@@ -36,7 +36,7 @@ _ENDED = frozenset({"shutting-down", "terminated"})
 class BuildWatch:
     """Watches one build. `machine_state` returns the state of its machine; None if that is unknown.
 
-    `interrupted` is set by whoever interrupts Packer. `reason` says why this watch did so, or killed Packer; it
+    The caller sets `interrupted` when it interrupts Packer. `reason` says why this watch did so, or killed Packer; it
     is empty if it did neither.
     """
 
