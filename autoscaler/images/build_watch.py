@@ -36,8 +36,8 @@ _ENDED = frozenset({"shutting-down", "terminated"})
 class BuildWatch:
     """Watches one build. `machine_state` returns the state of its machine; None if that is unknown.
 
-    The caller sets `interrupted` when it interrupts Packer. `reason` says why this watch did so, or killed Packer; it
-    is empty if it did neither.
+    The caller sets `interrupted` when it interrupts Packer. `reason` says why this watch did so, or killed
+    Packer; it is empty if it did neither.
     """
 
     machine_state: Callable[[], str | None]
