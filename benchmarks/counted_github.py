@@ -28,7 +28,6 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.runner_releases import RunnerRelease
 from benchmarks.hosted_actions import HostedActions, HostedRun
 
 T = TypeVar("T")
@@ -202,13 +201,14 @@ class CountedGitHub:
 
         return await self._list("sync runners", scope, read)
 
-    async def runner_releases(self, scope: str) -> Listing[RunnerRelease]:
-        """List the only release."""
+    async def runner_version_end(self, scope: str, version: str) -> Instant | None:
+        """Return None: no newer version exists."""
 
-        def read() -> tuple[list[RunnerRelease], list[Hashable]]:
-            return [RunnerRelease((2, 338, 0), 0.0)], [0]
+        def read() -> tuple[list[Instant], list[Hashable]]:
+            return [], [version]
 
-        return await self._list("sync releases", scope, read)
+        await self._list("sync versions", scope, read)
+        return None
 
     def pace(self, scope: str) -> float:
         """Return the calls per second as the product computes them, without the reserved share."""

@@ -49,7 +49,7 @@ from autoscaler.controller.registrar import Registrar
 from autoscaler.controller.registration_releaser import RegistrationReleaser
 from autoscaler.controller.rerunner import Rerunner
 from autoscaler.controller.run_meter import RunMeter
-from autoscaler.controller.runner_releases import RunnerReleaseWatch
+from autoscaler.controller.runner_versions import RunnerVersionWatch
 from autoscaler.controller.terminator import Terminator
 from autoscaler.controller.unmatched import UnmatchedJobReporter
 from autoscaler.controller.usage_meter import UsageMeter
@@ -212,7 +212,7 @@ class Controller:
         )
         self.hold_reporter = HoldReporter(journal, telemetry, background)
         self.group_watch = GroupWatch(journal, ports.github, ports.lists, telemetry, background)
-        self.release_watch = RunnerReleaseWatch(journal, ports.lists, telemetry, background)
+        self.version_watch = RunnerVersionWatch(journal, ports.lists, telemetry, background)
         self.poller = Poller(
             journal,
             ports.store,
@@ -228,7 +228,7 @@ class Controller:
                 partial(self.provider_opener.read_daily, self._read_again),
                 self.pricing.run,
                 self.group_watch.run,
-                self.release_watch.run,
+                self.version_watch.run,
                 self.hold_reporter.run,
                 *self._settings.process_tasks,
             ),

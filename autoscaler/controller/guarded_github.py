@@ -28,7 +28,6 @@ from autoscaler.model.identifiers import (
     Seconds,
 )
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.runner_releases import RunnerRelease
 
 RETRY_AFTER: Seconds = 60.0
 
@@ -118,9 +117,11 @@ class GuardedGitHubLists:
         """See `GitHubLists`."""
         return await guard(lambda: self._lists.runners(scope), GitHubError, _later)
 
-    async def runner_releases(self, scope: str) -> Listing[RunnerRelease]:
+    async def runner_version_end(self, scope: str, version: str) -> Instant | None:
         """See `GitHubLists`."""
-        return await guard(lambda: self._lists.runner_releases(scope), GitHubError, _later)
+        return await guard(
+            lambda: self._lists.runner_version_end(scope, version), GitHubError, _later
+        )
 
     def pace(self, scope: str) -> float:
         """See `GitHubLists`."""

@@ -34,8 +34,9 @@ _TOKEN_MARGIN: Seconds = 300.0
 
 
 class _TokenAnswer(Received):
-    # Visible ASCII only, because it is sent in a header.
-    token: Annotated[str, Field(pattern=r"^[!-~]{1,1024}$", repr=False)]
+    # Visible ASCII only, because it is sent in a header. GitHub's tokens have about 520 characters since
+    # 2026, and their length varies (github.com/mongodb/kingfisher/issues/359).
+    token: Annotated[str, Field(pattern=r"^[!-~]{1,8192}$", repr=False)]
     expires_at: str | None = None
 
 

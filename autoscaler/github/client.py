@@ -34,7 +34,12 @@ from autoscaler.github.list_pages import ListedRunner, RunnerPage
 from autoscaler.github.lists import Lists
 from autoscaler.github.page_cache import PageCache
 from autoscaler.github.received import Received
-from autoscaler.github.refusals import NotAllowedError, NotShownError, unusable_answer
+from autoscaler.github.refusals import (
+    NotAllowedError,
+    NotShownError,
+    not_shown,
+    unusable_answer,
+)
 from autoscaler.github.request_queue import RequestQueue
 from autoscaler.github.reruns import JobReruns
 from autoscaler.github.runner_groups import RunnerGroups
@@ -78,7 +83,7 @@ class GitHubClient:
     ) -> None:
         tokens = token_clock or clock
         self._clock = clock
-        self._transport = Transport(settings, clock, telemetry)
+        self._transport = Transport(settings, clock, telemetry, wall or tokens.now)
         budget = Budget(settings.points_per_minute)
         queue = RequestQueue(budget, clock, settings.concurrency)
         self._api = Api(self._transport, queue, clock, telemetry)
@@ -291,7 +296,7 @@ class GitHubClient:
     async def _shown_to(self, request: Request, caller: Installation) -> Answer:
         answer = await self._api.ask(request, caller)
         if not answer.ok:
-            raise NotShownError(f"{request.endpoint}: {answer.status} {answer.message}")
+            raise not_shown(request, answer)
         return answer
 
     def _not_registered(self, target: Target, request: Request, answer: Answer) -> GitHubError:
@@ -300,4 +305,6 @@ class GitHubClient:
             return RunnerExistsError(text)
         # The group may have been deleted and created again with another id.
         self._groups.invalidate(target)
-        return NotAllowedError(text) if answer.status == 404 else OperatorError(text)
+        if answer.status == 404:
+            return NotAllowedError(str(not_shown(request, answer)))
+        return OperatorError(text)

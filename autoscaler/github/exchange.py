@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from autoscaler.model.identifiers import Seconds
+
 
 class Effect(StrEnum):
     """What a request changes at GitHub. It decides what happens if no answer arrives.
@@ -79,6 +81,8 @@ class Answer:
     headers: Mapping[str, str] = field(repr=False)
     data: Any = field(default=None, repr=False)
     next_url: str | None = field(default=None, repr=False)
+    clock_ahead: Seconds = 0.0
+    """Seconds by which this host's clock is ahead of GitHub's `Date`; negative if it is behind."""
 
     @property
     def ok(self) -> bool:

@@ -91,7 +91,10 @@ class Installations:
             raise unlisted[0]
         if errors:
             raise error_of_all([error for error in errors if isinstance(error, GitHubError)])
-        raise OperatorError(f"no configured App is installed on {target}; install one there")
+        text = f"no configured App is installed on {target}; install one there"
+        if target.repository is not None:
+            text += ", unless the repository was deleted or renamed: GitHub answers 404 for both"
+        raise OperatorError(text)
 
     def _start(self, app: App, target: Target) -> "asyncio.Task[bool]":
         place = str(target).lower()

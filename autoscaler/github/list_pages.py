@@ -20,13 +20,12 @@ from autoscaler.github.jobs import (
     observe,
     read_job,
 )
-from autoscaler.github.page_cache import JOB, PageFormat
+from autoscaler.github.page_cache import ITEM, JOB, PageFormat
 from autoscaler.github.received import Received
 from autoscaler.github.runs import WorkflowRun
 from autoscaler.github.timestamps import instant_of
 from autoscaler.model.events import JobObserved
-from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.runner_releases import RunnerRelease, parse_version
+from autoscaler.model.identifiers import Instant, RunnerName
 
 _log = structlog.get_logger(__name__)
 
@@ -62,15 +61,14 @@ class _JobPage(Received):
     jobs: list[object]
 
 
-class _ReleasePage(RootModel[list[object]]):
-    """A page of a repository's releases: a plain JSON list."""
+class _Deprecation(Received):
+    """The ends of a version of actions/runner. GitHub leaves out the second of its two documented times."""
 
-
-class _Release(Received):
-    tag_name: str
-    published_at: Annotated[str, Field(max_length=40), AfterValidator(_time)] | None
-    draft: bool
-    prerelease: bool
+    runner_version: str
+    runtime_deprecates_at: Annotated[str, Field(max_length=40), AfterValidator(_time)] | None
+    registration_deprecates_at: (
+        Annotated[str, Field(max_length=40), AfterValidator(_time)] | None
+    ) = None
 
 
 class ListedRunner(Received):
@@ -109,9 +107,24 @@ NEWEST = PageFormat(
     ),
 )
 RUNS = PageFormat(_RunPage, lambda page: tuple(run.listed() for run in page.workflow_runs))
+RUNS_WITH_TIMES = PageFormat(
+    _RunPage,
+    lambda page: tuple((run.listed(), run.created_at) for run in page.workflow_runs),
+    2 * ITEM,
+)
 RUN = PageFormat(WorkflowRun, lambda run: (run.listed(),))
-RELEASES = PageFormat(_ReleasePage, lambda page: tuple(_releases(page)))
+DEPRECATION = PageFormat(_Deprecation, lambda one: tuple(_ends(one)))
 RUNNERS = PageFormat(RunnerPage, lambda page: tuple(one.registered() for one in page.runners))
+
+
+def oldest_time(times: Iterable[str | None]) -> str:
+    """Return the earliest of GitHub's timestamps, as GitHub wrote it; an empty text if none is readable."""
+    read: list[tuple[float, str]] = []
+    for text in times:
+        with suppress(ValueError, OverflowError):
+            if (at := instant_of(text)) is not None:
+                read.append((at, text or ""))
+    return min(read, default=(0.0, ""))[1]
 
 
 def jobs_format(source: Source, run_id: int) -> PageFormat[_JobPage, JobObserved]:
@@ -136,12 +149,8 @@ def _observed(jobs: Iterable[object], source: Source) -> Iterator[JobObserved]:
                 yield observe(job, state, source)
 
 
-def _releases(page: _ReleasePage) -> Iterator[RunnerRelease]:
-    """Return the published releases whose tag is a version. Others are not offered to runners."""
-    for data in page.root:
-        with suppress(ValueError, OverflowError):
-            release = _Release.model_validate(data)
-            version = parse_version(release.tag_name.removeprefix("v"))
-            published_at = instant_of(release.published_at)
-            if version and published_at and not (release.draft or release.prerelease):
-                yield RunnerRelease(version, published_at)
+def _ends(one: _Deprecation) -> Iterator[Instant]:
+    """Return the times at which GitHub refuses a version's runners, and its new registrations."""
+    for text in (one.runtime_deprecates_at, one.registration_deprecates_at):
+        if (at := instant_of(text)) is not None:
+            yield at

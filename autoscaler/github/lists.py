@@ -3,7 +3,7 @@
 All requests have the lowest importance, so they fail first if GitHub's limits do not allow all.
 
 Routes: docs.github.com REST "Apps: installations", "Workflow runs", "Workflow jobs",
-"Self-hosted runners", "Releases".
+"Self-hosted runners".
 """
 
 from dataclasses import replace
@@ -20,15 +20,18 @@ from autoscaler.github.exchange import Importance, Request
 from autoscaler.github.installations import Installations
 from autoscaler.github.jobs import Source
 from autoscaler.github.list_pages import (
+    DEPRECATION,
     NEWEST,
-    RELEASES,
     REPOSITORIES,
     RUN,
     RUNNERS,
     RUNS,
+    RUNS_WITH_TIMES,
     jobs_format,
+    oldest_time,
 )
 from autoscaler.github.page_cache import (
+    FILTERED_PAGES,
     MAX_PAGES,
     PER_PAGE,
     Item,
@@ -41,7 +44,6 @@ from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError, error_of_all
 from autoscaler.github.targets import Target, target_of_repository, target_of_scope
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.runner_releases import RunnerRelease
 
 FASTEST = 10.0
 """Requests per second for lists, at most; the rate if GitHub has no hourly limit."""
@@ -53,9 +55,6 @@ ASSUMED_LIMIT = 5_000
 """Requests an hour, assumed until an answer reports the limit: GitHub's smallest."""
 
 _RUNNER = Target("actions", "runner")
-
-_RELEASES_SHOWN = 10
-"""Releases that are read: those of about a year. Each has some 30 KB, for its files and its notes."""
 
 _log = structlog.get_logger(__name__)
 
@@ -129,13 +128,35 @@ class Lists:
         return await self._read(target, request, RUNS, most=1)
 
     async def runs(self, repository: str, status: str) -> Listing[ListedRun]:
-        """See `GitHubLists`."""
+        """See `GitHubLists`.
+
+        GitHub ends such a list after its newest 1,000 runs and says so nowhere, so a list of as many pages
+        is followed by the list of the runs that were created no later than its oldest.
+        """
         target = target_of_repository(repository)
         request = _list_request(
-            f"{target.route}/actions/runs{{?status,per_page}}",
+            f"{target.route}/actions/runs{{?status,created,per_page}}",
             {**target.variables, "status": status, "per_page": PER_PAGE},
         )
-        return await self._read(target, request, RUNS)
+        candidates = await self._candidates(target)
+        found: dict[int, ListedRun] = {}
+        pages = calls = 0
+        until = ""
+        while pages < MAX_PAGES:
+            read = await self._pages_as(
+                candidates, target, request, RUNS_WITH_TIMES, FILTERED_PAGES
+            )
+            found.update((run.id, run) for run, _ in read.items)
+            pages, calls = pages + read.pages, calls + read.calls
+            if read.pages < FILTERED_PAGES:
+                return Listing(tuple(found.values()), calls)
+            oldest = oldest_time(created for _, created in read.items)
+            if oldest in ("", until):
+                text = f"{request.endpoint}: too many runs of one second, or without a time"
+                raise RetryLaterError(text, OUTAGE_DELAY)
+            until = oldest
+            request = replace(request, variables={**request.variables, "created": f"<={until}"})
+        raise _too_many(request, MAX_PAGES)
 
     async def run(self, repository: str, run_id: int) -> Listing[ListedRun]:
         """See `GitHubLists`."""
@@ -171,15 +192,17 @@ class Lists:
         )
         return await self._read(target, request, RUNNERS)
 
-    async def runner_releases(self, scope: str) -> Listing[RunnerRelease]:
-        """See `GitHubLists`. Any token may read the releases of a public repository."""
+    async def runner_version_end(self, scope: str, version: str) -> Instant | None:
+        """See `GitHubLists`. Source: github.blog, changelog of 2026-09-03."""
+        target = target_of_scope(scope)
         request = _list_request(
-            f"{_RUNNER.route}/releases{{?per_page}}",
-            {**_RUNNER.variables, "per_page": _RELEASES_SHOWN},
+            f"{target.route}/actions/runners/deprecations/{{version}}",
+            {**target.variables, "version": version},
         )
-        candidates = await self._candidates(target_of_scope(scope))
+        candidates = await self._candidates(target)
         # An App that is refused here is not tried later at the scope because of it.
-        return await self._read_as(candidates, _RUNNER, request, RELEASES, most=1)
+        listed = await self._read_as(candidates, _RUNNER, request, DEPRECATION, most=1)
+        return min(listed.items, default=None)
 
     def pace(self, scope: str) -> float:
         """See `GitHubLists`."""
@@ -217,14 +240,28 @@ class Lists:
         page_format: PageFormat[Shape, Item],
         most: int,
     ) -> Listing[Item]:
+        read = await self._pages_as(candidates, target, request, page_format, most)
+        if most == MAX_PAGES and not read.whole:
+            # A caller would take a part for the whole list, and the other runners for absent.
+            raise _too_many(request, most)
+        return Listing(read.items, read.calls)
+
+    async def _pages_as(
+        self,
+        candidates: tuple[Installation, ...],
+        target: Target,
+        request: Request,
+        page_format: PageFormat[Shape, Item],
+        most: int,
+    ) -> Pages[Item]:
         async def read_with(caller: Installation) -> Pages[Item]:
             return await self._pages.read(request, caller, page_format, most)
 
-        read = await self._apps.run(candidates, target, request, read_with)
-        if most == MAX_PAGES and not read.whole:
-            # A caller would take a part for the whole list, and the other runners for absent.
-            raise RetryLaterError(f"{request.endpoint}: more than {most} pages", OUTAGE_DELAY)
-        return Listing(read.items, read.calls)
+        return await self._apps.run(candidates, target, request, read_with)
+
+
+def _too_many(request: Request, pages: int) -> GitHubError:
+    return RetryLaterError(f"{request.endpoint}: more than {pages} pages", OUTAGE_DELAY)
 
 
 def _list_request(route: str, variables: dict[str, str | int]) -> Request:

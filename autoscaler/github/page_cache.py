@@ -19,7 +19,7 @@ from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES
 from autoscaler.github.api import Api, Caller, read_as
 from autoscaler.github.exchange import Request
 from autoscaler.github.policies import UNCHANGED
-from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError
+from autoscaler.github.refusals import OUTAGE_DELAY, not_shown
 from autoscaler.model.identifiers import Instant, Seconds
 
 PER_PAGE = 100
@@ -27,7 +27,7 @@ PER_PAGE = 100
 
 PAGE, ITEM, JOB = 800, 200, 760
 """Bytes in memory, measured: of a page without its items, of a run or another item, and of a running
-job with its names and commit. A completed run takes 100."""
+job with its names and commit. A completed run takes 100, and a run with its time up to 400."""
 
 MAX_BYTES = 2 * MOST_REPOSITORIES * (PAGE + PER_PAGE * ITEM) + 60_000 * JOB
 """254 MB: the newest runs of all watched repositories, for two Apps, and 60,000 jobs. The least
@@ -38,7 +38,11 @@ MAX_AGE: Seconds = 3600.0
 """Since its last use. Jobs of completed runs are not read again, and there are many."""
 
 MAX_PAGES = 200
-"""Pages of one list: GitHub shows at most 1,000 runs of a state, and 10,000 runners in a group."""
+"""Pages of one list: GitHub shows at most 10,000 runners in a group."""
+
+FILTERED_PAGES = 10
+"""Pages that GitHub shows of a list of runs with a filter: 1,000 runs (docs.github.com, REST "Workflow runs";
+github.blog, changelog of 2026-09-25)."""
 
 _ETAG = re.compile(r'(?:W/)?"[!#-~]{0,200}"', re.ASCII)
 
@@ -70,6 +74,7 @@ class Pages(Generic[Item]):
 
     items: tuple[Item, ...]
     calls: int
+    pages: int
     whole: bool
 
 
@@ -111,7 +116,7 @@ class PageCache:
             items += found
             calls += counted
             if next_url is None or len(seen) >= most:
-                return Pages(tuple(items), calls, whole=next_url is None)
+                return Pages(tuple(items), calls, len(seen), whole=next_url is None)
             request = request.at(next_url)
 
     async def _page(
@@ -125,7 +130,7 @@ class PageCache:
             self._keep(key, replace(cached, used_at=self._clock.now()))
             return cast(tuple[Item, ...], cached.items), cached.next_url, 0
         if not answer.ok:
-            raise NotShownError(f"{request.endpoint}: {answer.status} {answer.message}")
+            raise not_shown(request, answer)
         items = page_format.items(read_as(page_format.shape, request, answer))
         etag = answer.headers.get("etag", "")
         if _ETAG.fullmatch(etag) is None:

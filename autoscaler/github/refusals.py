@@ -15,6 +15,12 @@ from autoscaler.github.exchange import Answer, Request
 from autoscaler.github.policies import POLICIES, Action, Outcome
 from autoscaler.model.identifiers import Seconds
 
+CLOCK_TOLERANCE: Seconds = 30.0
+"""A clock that is off by more is named. GitHub refuses JWTs of one that is ahead by more than a minute."""
+
+_OF_A_PART = frozenset({"run_id", "job_id", "runner_id", "version"})
+"""The variables of routes about one thing in a repository, which may be what does not exist."""
+
 OUTAGE_DELAY: Seconds = 30.0
 """The time until a retry after GitHub was unreachable or answered with an error of its own."""
 
@@ -48,6 +54,15 @@ def error_for(
     return OperatorError(message)
 
 
+def not_shown(request: Request, answer: Answer) -> NotShownError:
+    """Return the error for a 404. Names the repository if the request is about nothing else in it."""
+    text = f"{request.endpoint}: {answer.status} {answer.message}"
+    if request.variables.keys() & {"owner", "repo"} and not request.variables.keys() & _OF_A_PART:
+        repository = f"{request.variables['owner']}/{request.variables['repo']}"
+        text += f"; {repository} was deleted or renamed, or the App has no access to it"
+    return NotShownError(text)
+
+
 def unusable_answer(request: Request, text: str) -> GitHubError:
     """Return the port's error for an answer with other data than the request asked for."""
     return error_for(request, Outcome.MALFORMED, text)
@@ -56,6 +71,11 @@ def unusable_answer(request: Request, text: str) -> GitHubError:
 def summary_of(outcome: Outcome, answer: Answer) -> str:
     """Return an answer as short text for people, without secrets: status and GitHub's message."""
     text = f"{answer.status} {answer.message}".rstrip()
+    if outcome is Outcome.UNAUTHORISED and abs(answer.clock_ahead) > CLOCK_TOLERANCE:
+        side = "ahead of" if answer.clock_ahead > 0 else "behind"
+        return (
+            f"{text}; this host's clock is {abs(answer.clock_ahead):.0f} s {side} GitHub's: set it"
+        )
     if outcome is Outcome.MOVED:
         return f"{text}: moved; was the account or the repository renamed?"
     return f"{text}, and not in GitHub's format" if outcome is Outcome.NOT_GITHUB else text

@@ -4,7 +4,8 @@ Reads a list again after an hour, after a minute if a name is missing, and after
 Caches a list for each App, because Apps may see different groups.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated
@@ -33,6 +34,7 @@ _MISS_KEPT: Seconds = 60.0
 class _Group(Received):
     id: Annotated[int, Field(gt=0)]
     name: str
+    inherited: bool = False
     visibility: str = "all"
     allows_public_repositories: bool = False
     restricted_to_workflows: bool = False
@@ -53,7 +55,7 @@ class _GroupPage(Received):
 @dataclass(frozen=True, slots=True)
 class _Listing:
     read_at: Instant
-    groups: Mapping[str, _Group]
+    groups: Mapping[str, Sequence[_Group]]
 
 
 class RunnerGroups:
@@ -68,8 +70,8 @@ class RunnerGroups:
     async def id_of(self, target: Target, name: str, caller: Caller) -> int:
         """Return the group's id.
 
-        Raises NotShownError if the caller sees no such group, OperatorError if a repository cannot
-        have this group, and as `Api.ask`.
+        Raises NotShownError if the caller sees no such group, OperatorError if there are several or if a
+        repository cannot have this group, and as `Api.ask`.
         """
         wanted = name.lower()
         if target.repository is not None:
@@ -108,7 +110,7 @@ class RunnerGroups:
 
     def _stale(self, listing: _Listing, wanted: str) -> bool:
         age = self._clock.now() - listing.read_at
-        return age > (_KEPT if wanted in listing.groups else _MISS_KEPT)
+        return age > (_KEPT if len(listing.groups.get(wanted, ())) == 1 else _MISS_KEPT)
 
     async def _repositories(self, target: Target, group: int, caller: Caller) -> tuple[str, ...]:
         route = "/orgs/{org}/actions/runner-groups/{runner_group_id}/repositories{?per_page}"
@@ -128,21 +130,30 @@ class RunnerGroups:
             "GET", route, {**target.variables, "per_page": 100}, importance=Importance.REGISTER
         )
         read_at = self._clock.now()
-        groups: dict[str, _Group] = {}
+        groups: defaultdict[str, list[_Group]] = defaultdict(list)
         async with aclosing(self._api.pages(request, caller)) as pages:
             async for answer in pages:
                 for group in read_as(_GroupPage, request, answer).runner_groups:
-                    groups[group.name.lower()] = group
+                    groups[group.name.lower()].append(group)
         listing = _Listing(read_at, groups)
         self._listings.setdefault(target.account, {})[caller.name] = listing
         return listing
 
 
 def _named(listing: _Listing, name: str, target: Target) -> _Group:
-    found = listing.groups.get(name.lower())
-    if found is None:
-        raise NotShownError(
-            f"{target} has no runner group {name!r} that the App can see; create it, or correct "
-            "runner_group of the scope"
+    found = listing.groups.get(name.lower(), ())
+    # An organization may have a group of the same name as one that it inherits from its enterprise.
+    same = [one for one in found if one.name == name] if len(found) > 1 else found
+    if len(same) == 1:
+        return same[0]
+    if found:
+        ids = " and ".join(
+            f"{one.id}{' of the enterprise' if one.inherited else ''}" for one in found
         )
-    return found
+        raise OperatorError(
+            f"{target} has {len(found)} runner groups {name!r}, with the ids {ids}; rename all but one"
+        )
+    raise NotShownError(
+        f"{target} has no runner group {name!r} that the App can see; create it, or correct "
+        "runner_group of the scope"
+    )

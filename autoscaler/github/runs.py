@@ -41,6 +41,7 @@ class WorkflowRun(Received):
     head_branch: str | None = None
     run_attempt: int | None = None
     updated_at: Annotated[str, Field(max_length=40)] | None = None
+    created_at: Annotated[str, Field(max_length=40)] | None = None
     repository: _Repository | None = None
     head_repository: _Repository | None = None
 

@@ -6,7 +6,10 @@ gidgethub expands URL templates, and parses links and the JSON of successful ans
 gidgethub raises (HTML, unknown statuses, other charsets) become NoAnswerError.
 """
 
+import email.utils
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -19,6 +22,7 @@ from autoscaler.controller.ports.telemetry import GitHubTelemetry
 from autoscaler.github.exchange import BROKEN, Answer, Effect, NoAnswerError, NotSentError, Request
 from autoscaler.github.proxy import proxy_for
 from autoscaler.github.settings import GitHubSettings
+from autoscaler.model.identifiers import Instant, Seconds
 
 MAX_ANSWER = 8 * 1024 * 1024
 """Bytes of an answer. A page of 100 deliveries or runners has less than 1 MB."""
@@ -32,7 +36,15 @@ _JSON = "application/json; charset=utf-8"
 class Transport:
     """Sends requests to one GitHub instance. The owner must await `close`."""
 
-    def __init__(self, settings: GitHubSettings, clock: Clock, telemetry: GitHubTelemetry) -> None:
+    def __init__(
+        self,
+        settings: GitHubSettings,
+        clock: Clock,
+        telemetry: GitHubTelemetry,
+        wall: Callable[[], Instant] | None = None,
+    ) -> None:
+        """`wall` is the clock that is compared with GitHub's, in Unix seconds, if it is not `clock`."""
+        self._wall = wall or clock.now
         self._settings = settings
         self._clock = clock
         self._telemetry = telemetry
@@ -63,11 +75,15 @@ class Transport:
     async def send(self, request: Request, token: str) -> Answer:
         """Send a request once with `token`. Raises NotSentError, NoAnswerError."""
         url = self.url_of(request)
-        started = self._clock.now()
+        started, before = self._clock.now(), self._wall()
         outcome = "cancelled"
         try:
             answer = await self._exchange(request, url, token)
             outcome = str(answer.status)
+            ahead = clock_ahead(answer.headers.get("date"), before, self._wall())
+            if ahead is not None and (answer.status < 400 or answer.genuine):
+                self._telemetry.github_clock(ahead)
+                answer = replace(answer, clock_ahead=ahead)
         except (NotSentError, NoAnswerError) as error:
             outcome = error.outcome
             raise
@@ -135,6 +151,22 @@ class Transport:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
+
+
+def clock_ahead(date: str | None, before: Instant, after: Instant) -> Seconds | None:
+    """Return by how many seconds the clock that showed `before` and `after` is ahead of a Date header.
+
+    0.0 if the answer may be of that time: the header has whole seconds. None without a readable header.
+    """
+    parsed = email.utils.parsedate_tz(date or "")
+    if parsed is None:
+        return None
+    try:
+        made_at = email.utils.mktime_tz(parsed)
+    except (ValueError, OverflowError):
+        return None
+    at_least, at_most = before - (made_at + 1.0), after - made_at
+    return max(at_least, 0.0) + min(at_most, 0.0)
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:

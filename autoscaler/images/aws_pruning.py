@@ -10,12 +10,15 @@ from botocore.exceptions import ClientError
 
 from autoscaler.images.aws import SET, sdk_errors
 from autoscaler.images.pruning import Found, MadeImage, MadeSnapshot
-from autoscaler.images.smoke_test import PUBLISHED
+from autoscaler.images.smoke_test import PUBLISHED, ImageEc2Error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mypy_boto3_ec2.client import EC2Client
+
+_PARAMETER = "resolve:ssm:"
+"""How an image begins that a template names by a parameter (EC2 User Guide, "Create a launch template")."""
 
 RECIPE = "autoscaler:image-recipe"
 
@@ -35,24 +38,25 @@ class AwsPruning:
         snapshots = tuple(self._snapshots())
         return Found(images, snapshots, self._in_use())
 
-    def delete_image(self, image: MadeImage) -> None:
-        """Deregister an image and delete its snapshots, unless another image uses them."""
+    def delete_image(self, image: MadeImage) -> tuple[str, ...]:
+        """Deregister an image and delete its snapshots; return those that another image uses and EC2 keeps."""
         with sdk_errors("DeregisterImage"):
             self._ec2.deregister_image(ImageId=image.id)
-        for snapshot in image.snapshots:
-            self._delete(snapshot)
+        return tuple([one for one in image.snapshots if not self._delete(one)])
 
-    def delete_snapshot(self, snapshot: MadeSnapshot) -> None:
-        """Delete a snapshot, unless another image uses it."""
-        self._delete(snapshot.id)
+    def delete_snapshot(self, snapshot: MadeSnapshot) -> bool:
+        """Delete a snapshot. Return False if an image uses it, and EC2 keeps it."""
+        return self._delete(snapshot.id)
 
-    def _delete(self, snapshot: str) -> None:
+    def _delete(self, snapshot: str) -> bool:
         with sdk_errors("DeleteSnapshot"):
             try:
                 self._ec2.delete_snapshot(SnapshotId=snapshot)
             except ClientError as error:
                 if error.response["Error"]["Code"] != "InvalidSnapshot.InUse":
                     raise
+                return False
+        return True
 
     def _images(self) -> Iterator[MadeImage]:
         for page in self._pages("describe_images", Owners=["self"], Filters=self._filter):
@@ -74,7 +78,11 @@ class AwsPruning:
                 yield MadeSnapshot(one["SnapshotId"], one["StartTime"])
 
     def _in_use(self) -> set[str]:
-        """Return the images of all instances that exist, and of all versions of all launch templates."""
+        """Return the images of all instances that exist, and of all versions of all launch templates.
+
+        Raises ImageEc2Error if EC2 does not say which image a parameter of Systems Manager names: the image
+        may be one of ours. EC2 reads the parameter with the caller's permission `ssm:GetParameters`.
+        """
         used: set[str] = set()
         for page in self._pages("describe_instances"):
             for group in page["Reservations"]:
@@ -87,10 +95,15 @@ class AwsPruning:
             for one in page["LaunchTemplates"]
         ]
         for template in templates:
-            versions = self._pages("describe_launch_template_versions", LaunchTemplateId=template)
+            versions = self._pages(
+                "describe_launch_template_versions", LaunchTemplateId=template, ResolveAlias=True
+            )
             for page in versions:
                 for one in page["LaunchTemplateVersions"]:
-                    used.add(one["LaunchTemplateData"].get("ImageId", ""))
+                    image = one["LaunchTemplateData"].get("ImageId", "")
+                    if image.startswith(_PARAMETER):
+                        raise ImageEc2Error(f"{template}: EC2 does not say which image is {image}")
+                    used.add(image)
         return used
 
     def _pages(self, operation: Any, **parameters: Any) -> Iterator[Any]:

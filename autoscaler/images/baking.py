@@ -5,12 +5,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType, MappingProxyType
 
 from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.images.build_watch import BuildWatch
 from autoscaler.images.building import BuildError
 from autoscaler.images.interruptions import caught
 from autoscaler.images.load import VersionsFile
@@ -107,7 +110,7 @@ def template_values(file: VersionsFile, platform: OperatingSystem, arch: str) ->
     return read_values(file, {name: key.format(arch=arch) for name, key in keys.items()})
 
 
-def run_packer(words: list[str]) -> int:
+def run_packer(words: list[str], watch: BuildWatch) -> int:
     """Run Packer, print its output and return its exit status.
 
     SIGINT, SIGTERM and SIGHUP reach Packer once, as SIGINT, and it then deletes the build machine. Packer has a
@@ -115,27 +118,27 @@ def run_packer(words: list[str]) -> int:
     as a terminal would send it: Packer builds in a child process, and the parent ignores SIGINT (Packer's
     main.go, `panicwrap.Wrap`).
     Raises BuildError if Packer is not on the PATH, and OSError if stdout could not be written. Packer has then
-    deleted its machine, too: at a broken pipe of its own it would die at once.
+    deleted its machine, too: at a broken pipe of its own it would die at once. `watch` interrupts and kills
+    Packer if it waits for ever; it then has a reason.
     """
     process: subprocess.Popen[bytes] | None = None
-    interrupted = False
 
     def interrupt(_number: int = 0, _frame: FrameType | None = None) -> None:
-        nonlocal interrupted
-        if process is not None and not interrupted:
-            _interrupt(process)
-        interrupted = True
+        if process is not None and not watch.interrupted:
+            _send(process, signal.SIGINT)
+        watch.interrupted = True
 
     # Before Packer starts, so that no signal ends this program and leaves Packer running.
     with caught(interrupt):
         process = _start_packer(words)
-        if interrupted:
-            _interrupt(process)
-        failure = _print_output(process, interrupt)
-        status = process.wait()
+        if watch.interrupted:
+            _send(process, signal.SIGINT)
+        with _watched(watch, process):
+            failure = _print_output(process, interrupt)
+            status = process.wait()
     if failure is not None:
         raise failure
-    if interrupted:
+    if watch.interrupted and not watch.reason:
         raise KeyboardInterrupt
     return status
 
@@ -146,20 +149,32 @@ def _print_output(
     """Print what Packer prints until it ends. If stdout fails, interrupt Packer and return the error."""
     failure = None
     assert process.stdout is not None
-    for line in process.stdout:
-        if failure is None:
-            try:
-                sys.stdout.buffer.write(line)
-                sys.stdout.buffer.flush()
-            except OSError as error:
-                failure = error
-                interrupt()
+    with process.stdout as lines:
+        for line in lines:
+            if failure is None:
+                try:
+                    sys.stdout.buffer.write(line)
+                    sys.stdout.buffer.flush()
+                except OSError as error:
+                    failure = error
+                    interrupt()
     return failure
 
 
-def _interrupt(process: subprocess.Popen[bytes]) -> None:
+@contextlib.contextmanager
+def _watched(watch: BuildWatch, process: subprocess.Popen[bytes]) -> Iterator[None]:
+    finished = threading.Event()
+    interrupt, kill = (partial(_send, process, one) for one in (signal.SIGINT, signal.SIGKILL))
+    threading.Thread(target=watch.run, args=(finished, interrupt, kill), daemon=True).start()
+    try:
+        yield
+    finally:
+        finished.set()
+
+
+def _send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, number)
 
 
 def _start_packer(words: list[str]) -> subprocess.Popen[bytes]:

@@ -6,12 +6,16 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autoscaler.images.publishing import prune, publish
 from autoscaler.images.recipes import RECIPES, Engine
+
+if TYPE_CHECKING:
+    from autoscaler.images.entries import Versions
+    from autoscaler.images.findings import Finding
 
 images = typer.Typer(
     help="Build, check and prune images of machines and containers.",
@@ -74,11 +78,16 @@ def check(
             help="Check for this day; default: today.",
         ),
     ] = None,
+    region: Annotated[
+        str | None,
+        typer.Option(help="Also ask EC2 in this region whether each base image still exists."),
+    ] = None,
 ) -> None:
     """List what is missing or soon too old in versions.yaml.
 
     Lists each value that is null, the runner's version if GitHub soon gives it no more jobs, and each end of
-    life in the next 90 days. Exits with 1 if it lists anything, and with 2 if the file has an error.
+    life in the next 90 days. With --region, also each base image that EC2 does not show. Exits with 1 if it
+    lists anything, and with 2 if the file has an error or EC2 refuses a call.
     """
     from autoscaler.images.findings import find
     from autoscaler.images.load import load_versions
@@ -87,12 +96,26 @@ def check(
         found = load_versions(file)
     today = (date or datetime.now(UTC)).date()
     findings = find(found.versions, today)
+    if region is not None:
+        findings += _missing_in(found.versions, region)
     for one in findings:
         problem = found.document.problem(one.path, one.what, one.fix, warning=one.warning)
         typer.echo(str(problem))
     if not findings:
         typer.echo("nothing is missing or too old", err=True)
     raise typer.Exit(1 if findings else 0)
+
+
+def _missing_in(versions: "Versions", region: str) -> "tuple[Finding, ...]":
+    from autoscaler.images.aws_base_images import AwsBaseImages
+    from autoscaler.images.findings import missing_base_images
+    from autoscaler.images.smoke_test import ImageEc2Error
+
+    try:
+        return tuple(missing_base_images(versions, AwsBaseImages(region).exists))
+    except ImageEc2Error as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
 
 
 @images.command()

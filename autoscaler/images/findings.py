@@ -1,17 +1,16 @@
 """Finds what is missing in versions.yaml, and what gets too old. Pure: the day is an argument."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 
 from autoscaler.config.problems import KeyPath
 from autoscaler.config.shapes import Section
 from autoscaler.images.entries import EndOfLife, File, Read, Runner, Versions, numbers
-from autoscaler.model.runner_releases import GRACE
 
 OLDEST_RUNNER = "2.329.0"
 """The oldest runner that GitHub registers (github.blog, changelog of 2026-02-05 and 2026-06-12)."""
-RUNNER_GRACE = timedelta(seconds=GRACE)
+RUNNER_GRACE = timedelta(days=30)
 """GitHub gives a runner no jobs this long after the next release (GitHub, self-hosted runners reference)."""
 RUNNER_NOTICE = timedelta(days=14)
 """How long before the end of that time `check` warns: two weekly builds of images."""
@@ -38,6 +37,18 @@ def find(versions: Versions, today: date) -> tuple[Finding, ...]:
         *_runner(versions.runner, today),
         *_ends(versions, (), today),
     )
+
+
+def missing_base_images(
+    versions: Versions, exists: Callable[[str, str], bool]
+) -> Iterator[Finding]:
+    """Find each base image that EC2 does not show. `exists` takes the name and the owner of an AMI."""
+    for entry, image in versions.machine_images.items():
+        for architecture, name in image.names.items():
+            if name is not None and not exists(name, image.owner):
+                what = f"EC2 does not show {name} of {image.owner}: no build can start from it"
+                fix = f"take a newer image, see {image.source}"
+                yield Finding(("machine_images", entry, "names", architecture.value), what, fix)
 
 
 def nulls(section: Section, path: KeyPath = (), source: str = "") -> Iterator[Finding]:

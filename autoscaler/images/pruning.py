@@ -59,11 +59,11 @@ class PrunedEc2(Protocol):
     def find(self) -> Found:
         """List the set's images and snapshots, and what the account uses."""
 
-    def delete_image(self, image: MadeImage) -> None:
-        """Deregister an image and delete its snapshots."""
+    def delete_image(self, image: MadeImage) -> tuple[str, ...]:
+        """Deregister an image and delete its snapshots; return those that another image uses and EC2 keeps."""
 
-    def delete_snapshot(self, snapshot: MadeSnapshot) -> None:
-        """Delete a snapshot."""
+    def delete_snapshot(self, snapshot: MadeSnapshot) -> bool:
+        """Delete a snapshot. Return False if an image uses it, and EC2 keeps it."""
 
 
 def choose(found: Found, now: datetime, keep: int, min_age: timedelta) -> Deletions:
@@ -85,7 +85,7 @@ def choose(found: Found, now: datetime, keep: int, min_age: timedelta) -> Deleti
 
 
 def delete_all(ec2: PrunedEc2, chosen: Deletions, say: Callable[[str], None]) -> None:
-    """Delete each image and snapshot, and report each to `say`.
+    """Delete each image and snapshot, and report each to `say`, also those that EC2 keeps.
 
     Raises ImageEc2Error at the end, with all refusals of EC2. It refuses, for example, to deregister an image
     with deregistration protection.
@@ -94,16 +94,20 @@ def delete_all(ec2: PrunedEc2, chosen: Deletions, say: Callable[[str], None]) ->
     refused = []
     for one in every:
         try:
-            if isinstance(one, MadeImage):
-                ec2.delete_image(one)
-            else:
-                ec2.delete_snapshot(one)
+            for line in _delete(ec2, one):
+                say(line)
         except ImageEc2Error as error:
             refused.append(f"{one.id}: {error}")
-        else:
-            say(f"deleted {one}")
     if refused:
         raise ImageEc2Error("\n".join(refused))
+
+
+def _delete(ec2: PrunedEc2, one: MadeImage | MadeSnapshot) -> list[str]:
+    """Delete an image with its snapshots, or a snapshot; return what happened, in lines."""
+    if isinstance(one, MadeImage):
+        kept = ec2.delete_image(one)
+        return [f"deleted {one}", *(f"kept {each}: another image uses it" for each in kept)]
+    return [f"deleted {one}" if ec2.delete_snapshot(one) else f"kept {one.id}: an image uses it"]
 
 
 def _newest(images: Iterable[MadeImage], keep: int) -> set[str]:

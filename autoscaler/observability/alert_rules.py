@@ -281,6 +281,13 @@ def _process(parameters: AlertParameters) -> Iterator[Alert]:
         "The lists of {{ $labels.account }} at GitHub are {{ $value | humanizeDuration }} old.",
     )
     yield Alert(
+        "ClockSkewed",
+        "abs(autoscaler_github_clock_ahead_seconds) > 30",
+        5 * MINUTE,
+        "ticket",
+        "The clock of the controller's host is {{ $value | humanizeDuration }} off GitHub's.",
+    )
+    yield Alert(
         "ControllerSlow",
         "autoscaler_event_loop_lag_max_seconds > 1",
         10 * MINUTE,

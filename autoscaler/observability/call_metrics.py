@@ -43,6 +43,10 @@ class CallMetrics:
         self._calls.github_requests.labels(route, self._github_outcome.value(outcome)).inc()
         observe(self._calls.github_seconds.labels(route), duration)
 
+    def github_clock(self, ahead: Seconds) -> None:
+        """See `Telemetry.github_clock`."""
+        self._calls.github_clock.set(ahead)
+
     def github_budget(
         self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
     ) -> None:

@@ -47,6 +47,11 @@ class CallSeries:
         self.github_limit = registry.gauge(
             "github_rate_limit", "Size of GitHub's rate limit bucket per hour.", bucket
         )
+        self.github_clock = registry.gauge(
+            "github_clock_ahead_seconds",
+            "How far the controller's clock is ahead of GitHub's.",
+            (),
+        )
         self.github_staleness = registry.gauge(
             "github_staleness_seconds",
             "Age of the oldest data about active repositories and runs.",

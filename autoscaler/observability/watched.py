@@ -30,6 +30,7 @@ LOW_BUDGET = 0.1
 BUDGET_RESETS_AFTER: Seconds = 3600.0
 STALE_AFTER: Seconds = 600.0
 SLOW_FROM: Seconds = 1.0
+CLOCK_TOLERANCE: Seconds = 30.0
 
 SLOW_WRITE: Seconds = 0.5
 SLOW_WRITES = 0.01
@@ -90,6 +91,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._refused_at: dict[str, Instant] = {}
         self._deadlines: dict[str, tuple[str, Instant]] = {}
         self._budgets: dict[tuple[str, str, str], tuple[int, int, Instant]] = {}
+        self._clock_ahead: Seconds = 0.0
         self._stale: dict[str, Seconds] = {}
         self._wide_groups: dict[tuple[str, str], bool] = {}
         self._spent: dict[tuple[str, MachineUse], float] = {}
@@ -178,6 +180,11 @@ class WatchedTelemetry(PrometheusTelemetry):
                 self._resource.value(resource),
             )
             self._budgets[bucket] = (remaining, limit, self._now())
+
+    def github_clock(self, ahead: Seconds) -> None:
+        """See `Telemetry.github_clock`."""
+        super().github_clock(ahead)
+        self._clock_ahead = ahead
 
     def github_staleness(self, account: str, seconds: Seconds) -> None:
         """See `Telemetry.github_staleness`."""
@@ -277,6 +284,10 @@ class WatchedTelemetry(PrometheusTelemetry):
                 yield Trouble("runner_group_too_wide", group, message)
 
     def _of_loop(self) -> Iterator[Trouble]:
+        if abs(self._clock_ahead) > CLOCK_TOLERANCE:
+            side = "ahead of" if self._clock_ahead > 0 else "behind"
+            message = f"this host's clock is {duration(abs(self._clock_ahead))} {side} GitHub's"
+            yield Trouble("clock_skewed", "", message)
         if self._lag > SLOW_FROM:
             message = f"webhooks and machines waited up to {self._lag:.1f} s for the controller"
             yield Trouble("controller_slow", "", message)

@@ -10,6 +10,7 @@ import typer
 from autoscaler.images.commands import DRIVER_BUDGET, Processor, usage_errors
 
 if TYPE_CHECKING:
+    from autoscaler.images.aws_builds import AwsBuilds
     from autoscaler.images.baking import MachineRecipe
     from autoscaler.model.catalogue import Architecture
 
@@ -52,7 +53,9 @@ def bake(
     import tempfile
     from datetime import UTC, datetime
 
+    from autoscaler.images.aws_builds import AwsBuilds
     from autoscaler.images.baking import find_recipe, run_packer
+    from autoscaler.images.build_watch import BuildWatch
     from autoscaler.images.publishing import publish
     from autoscaler.model.catalogue import Architecture
 
@@ -68,13 +71,30 @@ def bake(
         words = ["build", "-color=false"]
         words += [word for key, value in values.items() for word in ("-var", f"{key}={value}")]
         with _stage("build"):
-            status = run_packer([*words, *(further or ()), str(root / found.template)])
+            builds = AwsBuilds(region, name)
+            watch = BuildWatch(builds.state)
+            status = run_packer([*words, *(further or ()), str(root / found.template)], watch)
+        if watch.reason:
+            _end_build(builds, watch.reason)
     if status != 0:
         typer.echo(f"packer ended with status {status}: there is no image", err=True)
         raise typer.Exit(1)
     with _stage("test"):
         publish(_image_id(region, subnet, kind, name), region, subnet, kind)
     typer.echo(f'in fleet.yaml: image: {{name: "autoscaler/{recipe}-{arch}-*", owner: self}}')
+
+
+def _end_build(builds: "AwsBuilds", reason: str) -> None:
+    """Terminate the machine of a build that was ended, if Packer left it, say why, and exit with 1."""
+    from autoscaler.images.smoke_test import ImageEc2Error
+
+    typer.echo(f"{reason}: there is no image", err=True)
+    try:
+        for machine in builds.terminate():
+            typer.echo(f"terminated the build machine {machine}", err=True)
+    except ImageEc2Error as error:
+        typer.echo(f"{error}; look for a build machine that is left, and terminate it", err=True)
+    raise typer.Exit(1)
 
 
 def _write_inputs(

@@ -58,6 +58,8 @@ class LaunchTemplates:
         self._creator = f"arn:aws:iam::{account}:root"
         self._now = now
         self._faults = faults
+        self.parameters: dict[str, str] = {}
+        """Systems Manager's parameters of images, by name."""
         self._by_id: dict[str, _Named] = {}
         self._made = 0
 
@@ -139,7 +141,8 @@ class LaunchTemplates:
         asked = params.texts("LaunchTemplateVersion")
         chosen = [_version(named, one) for one in asked] or list(named.versions.values())
         page, more = page_of(params, chosen, lambda one: one.number, 1)
-        shown = [self._version_shown(named, one) for one in page]
+        resolve = params.text("ResolveAlias") == "true"
+        shown = [self._version_shown(named, one, resolve=resolve) for one in page]
         return answer(
             "DescribeLaunchTemplateVersions", element("launchTemplateVersionSet", shown) + more
         )
@@ -181,7 +184,13 @@ class LaunchTemplates:
             "tagSet": tag_set(one.tags),
         }
 
-    def _version_shown(self, named: _Named, version: _Version) -> dict[str, Any]:
+    def _version_shown(
+        self, named: _Named, version: _Version, *, resolve: bool = False
+    ) -> dict[str, Any]:
+        data = _data_shown(version.said)
+        parameter = str(data.get("imageId", "")).removeprefix("resolve:ssm:")
+        if resolve and parameter in self.parameters:
+            data["imageId"] = self.parameters[parameter]
         return {
             "launchTemplateId": named.id,
             "launchTemplateName": named.name,
@@ -190,7 +199,7 @@ class LaunchTemplates:
             "createTime": timestamp(version.created_at),
             "createdBy": self._creator,
             "defaultVersion": version.number == named.default,
-            "launchTemplateData": _data_shown(version.said),
+            "launchTemplateData": data,
         }
 
 

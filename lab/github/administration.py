@@ -40,6 +40,10 @@ class Administration:
         """Refuse an App's JWTs from now on. Its tokens stay valid until they expire."""
         self._credentials.forget_app(app_id)
 
+    def lengthen_tokens(self, length: int) -> None:
+        """Issue installation tokens of this many characters from now on."""
+        self._credentials.token_length = length
+
     def revoke_tokens(self) -> None:
         """Revoke the tokens of all installations."""
         self._credentials.revoke(None)

@@ -60,7 +60,10 @@ def _public_key(pem: bytes) -> RSAPublicKey:
 
 
 class Credentials:
-    """Checks JWTs, and issues and checks tokens. `wall` returns real time in Unix seconds."""
+    """Checks JWTs, and issues and checks tokens. `wall` returns real time in Unix seconds.
+
+    A token has `token_length` characters: GitHub's have about 520 (github.com/mongodb/kingfisher/issues/359).
+    """
 
     def __init__(
         self, apps: Iterable[LabApp], wall: Callable[[], float], token_lifetime: float
@@ -68,7 +71,12 @@ class Credentials:
         self._keys = {app.id: _public_key(app.public_key) for app in apps}
         self._wall = wall
         self._lifetime = token_lifetime
+        self.token_length = 520
         self._tokens: dict[str, tuple[Installation, float]] = {}
+
+    def wall(self) -> float:
+        """Return GitHub's real time in Unix seconds, as its answers' `Date` shows it."""
+        return self._wall()
 
     def app(self, jwt: str) -> Caller:
         """Return the App that signed this JWT. Raises CredentialsRefusedError."""
@@ -77,7 +85,8 @@ class Credentials:
         issued, expires = claims.get("iat"), claims.get("exp")
         if not isinstance(issued, int) or issued > now + CLOCK_DRIFT:
             raise CredentialsRefusedError(
-                "'Issued at' claim ('iat') must be an Integer in the past"
+                "'Issued at' claim ('iat') must be an Integer representing the time that the "
+                "assertion was issued"
             )
         if not isinstance(expires, int) or expires <= now:
             raise CredentialsRefusedError(
@@ -92,7 +101,8 @@ class Credentials:
 
     def token(self, installation: Installation) -> tuple[str, float]:
         """Return a new installation token and its expiry (real Unix seconds)."""
-        token = f"ghs_{secrets.token_hex(18)}"
+        start = f"ghs_{installation.app_id}_"
+        token = start + secrets.token_hex(self.token_length)[: self.token_length - len(start)]
         expires = self._wall() + self._lifetime
         self._tokens[token] = (installation, expires)
         return token, expires

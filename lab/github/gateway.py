@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import urlencode
 
@@ -228,6 +229,8 @@ class Gateway:
             if "User-Agent" not in request.headers:
                 return self._refusal(RefusedError(403, _NO_USER_AGENT))
             response, status = await self.faults.serve(name, request, handle)
+            now = self._credentials.wall()
+            response.headers.setdefault("Date", formatdate(now, usegmt=True))
             if self.base_path:
                 response.headers.setdefault("X-GitHub-Enterprise-Version", ENTERPRISE_VERSION)
             self.calls[name, status] += 1

@@ -4,6 +4,7 @@ Shapes and statuses: GitHub's REST documentation, "Workflow jobs", "Workflow run
 "Meta".
 """
 
+from datetime import datetime
 from typing import Any
 
 from aiohttp import web
@@ -60,6 +61,31 @@ _ROOT = {
     "user_repositories": "/users/{user}/repos{?type,page,per_page,sort}",
     "user_search": "/search/users?q={query}{&page,per_page,sort,order}",
 }
+
+
+_PAGES_WITH_FILTER, _MOST_COUNTED = 10, 2_500
+"""Pages and count of a list of runs with a filter, at most (github.blog, changelog of 2026-09-25)."""
+
+
+def _created_within(at: float, created: str) -> bool:
+    """Whether a time is in a range of GitHub's search syntax: `<=TIME`, `>=TIME` or `TIME..TIME`."""
+    earliest, latest = "*", "*"
+    if created.startswith("<="):
+        latest = created[2:]
+    elif created.startswith(">="):
+        earliest = created[2:]
+    else:
+        earliest, _, latest = created.partition("..")
+    try:
+        bounds = [
+            None if text == "*" else datetime.fromisoformat(text).timestamp()
+            for text in (earliest, latest)
+        ]
+    except ValueError:
+        raise RefusedError(422, "Validation Failed") from None
+    since, until = bounds
+    # GitHub's times have no fractions.
+    return (since is None or since <= int(at)) and (until is None or int(at) <= until)
 
 
 class JobRoutes:
@@ -142,12 +168,21 @@ class JobRoutes:
         repository = self._repository(request, caller)
         status = request.query.get("status")
         runs = list(self._workflows.runs_of.get(repository.full_name, {}).values())
+        created = request.query.get("created")
         if status is not None:
             runs = [run for run in runs if status in run_status(run)]
+        if created is not None:
+            runs = [run for run in runs if _created_within(run.created_at, created)]
         runs.reverse()
+        total = len(runs)
+        if status is not None or created is not None:
+            total = min(total, _MOST_COUNTED)
+            runs = runs[: _PAGES_WITH_FILTER * self._gateway.longest_page]
         page = self._gateway.page_of(request)
         shapes = [run_shape(self._shapes, run) for run in page.cut(runs)]
-        return self._gateway.paged(request, page, len(runs), {"workflow_runs": shapes})
+        headers = self._gateway.page_links(request, page, len(runs))
+        body = {"total_count": total, "workflow_runs": shapes}
+        return web.json_response(body, headers=headers)
 
     def _repository(self, request: web.Request, caller: Caller) -> Repository:
         owner, name = request.match_info["owner"], request.match_info["repo"]

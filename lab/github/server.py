@@ -16,6 +16,7 @@ from lab.github.administration import Administration
 from lab.github.app_routes import AppRoutes, DeliveryRoutes
 from lab.github.credentials import Credentials
 from lab.github.deliveries import Delivery
+from lab.github.deprecation_routes import DeprecationRoutes
 from lab.github.directory import Directory
 from lab.github.events import Events
 from lab.github.faults import AnswerFaults
@@ -25,7 +26,6 @@ from lab.github.limits import RateLimits
 from lab.github.matching import Matching
 from lab.github.protocol_routes import ProtocolRoutes
 from lab.github.records import Job, Run
-from lab.github.release_routes import ReleaseRoutes, RunnerReleases
 from lab.github.rerun_routes import RerunRoutes
 from lab.github.runner_routes import RunnerRoutes
 from lab.github.runners import RegisteredRunnerView
@@ -37,7 +37,7 @@ from lab.github.settings import (
     LabGitHubOptions,
     LabOrganization,
 )
-from lab.github.shapes import Shapes
+from lab.github.shapes import RUNNER_VERSION, Shapes
 from lab.github.timers import Timers
 from lab.github.webhooks import Webhook
 from lab.github.workflows import Workflows
@@ -74,7 +74,8 @@ class LabGitHub:
         self._options = options if options is not None else LabGitHubOptions()
         self._clock = clock
         self._timers = Timers(clock)
-        self._releases = RunnerReleases(clock.now())
+        known: dict[str, float | None] = {} if self._options.base_path else {RUNNER_VERSION: None}
+        self._version_ends = known
         self._directory = Directory(apps, organizations)
         self._credentials = Credentials(apps, wall, self._options.token_lifetime)
         self._webhooks = {
@@ -153,9 +154,9 @@ class LabGitHub:
             raise RuntimeError("this GitHub has not been started")
         return self._actions.push(jobs)
 
-    def release_runner(self, tag: str, at: float) -> None:
-        """Publish a release of actions/runner with a tag such as `v2.339.0`, at this lab time."""
-        self._releases.publish(tag, at)
+    def end_runner_version(self, version: str, at: float | None) -> None:
+        """Say when a version of actions/runner, such as `2.338.0`, gets no more jobs, in lab time."""
+        self._version_ends[version] = at
 
     def cancel(self, job: Job) -> None:
         """Cancel a job, queued or running."""
@@ -279,7 +280,7 @@ class LabGitHub:
             *RunnerRoutes(gateway, directory, self._actions, shapes, clock, options).routes(),
             *JobRoutes(gateway, directory, self._workflows, shapes).routes(),
             *RerunRoutes(gateway, directory, self._workflows, self._actions).routes(),
-            *ReleaseRoutes(gateway, self._releases, shapes).routes(),
+            *DeprecationRoutes(gateway, directory, self._version_ends).routes(),
             *self._protocol.routes(),
             *itself.routes(),
             itself.catch_all(),

@@ -394,6 +394,7 @@ FAILED_MACHINES = 'autoscaler_launch_failures_total{reason=~"boot_deadline|healt
 READS = {
     "boot_deadline": FAILED_MACHINES,
     "circuit_open": "autoscaler_sku_circuit_open",
+    "clock_skewed": "autoscaler_github_clock_ahead_seconds",
     "controller_slow": "autoscaler_event_loop_lag_max_seconds",
     "github_budget_low": "autoscaler_github_rate_limit_remaining",
     "github_lists_stale": "autoscaler_github_staleness_seconds",

@@ -47,6 +47,9 @@ class RecordingTelemetry:
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         self.said.append(("github_call", endpoint, outcome))
 
+    def github_clock(self, ahead: Seconds) -> None:
+        self.said.append(("github_clock",))
+
     def github_budget(
         self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
     ) -> None:

@@ -12,7 +12,6 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.runner_releases import RunnerRelease
 
 T = TypeVar("T")
 HOUR: Seconds = 3600.0
@@ -51,7 +50,7 @@ class FakeLists:
     created: dict[str, Instant] = field(default_factory=dict)
     active: dict[str, dict[int, FakeRun]] = field(default_factory=dict)
     registrations: list[RegisteredRunner] = field(default_factory=list)
-    releases: list[RunnerRelease] = field(default_factory=list)
+    version_ends: dict[str, Instant] = field(default_factory=dict)
     broken: dict[str, Exception] = field(default_factory=dict)
     hidden: set[int] = field(default_factory=set)
 
@@ -94,8 +93,9 @@ class FakeLists:
     async def runners(self, scope: str) -> Listing[RegisteredRunner]:
         return await self._answer("runners", scope, lambda: tuple(self.registrations))
 
-    async def runner_releases(self, scope: str) -> Listing[RunnerRelease]:
-        return await self._answer("releases", f"releases {scope}", lambda: tuple(self.releases))
+    async def runner_version_end(self, scope: str, version: str) -> Instant | None:
+        await self._answer("versions", f"versions {scope}", tuple)
+        return self.version_ends.get(version)
 
     def pace(self, scope: str) -> float:
         self._roll()

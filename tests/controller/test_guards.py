@@ -247,7 +247,7 @@ async def test_any_other_unlisted_error_of_github_is_retried_later(
         lambda lists: lists.run("acme/widgets", 7),
         lambda lists: lists.jobs("acme/widgets", 7, 0.0),
         lambda lists: lists.runners("org:acme"),
-        lambda lists: lists.runner_releases("org:acme"),
+        lambda lists: lists.runner_version_end("org:acme", "2.338.0"),
     ],
     ids=[
         "repositories",
@@ -257,7 +257,7 @@ async def test_any_other_unlisted_error_of_github_is_retried_later(
         "run",
         "jobs",
         "runners",
-        "runner_releases",
+        "runner_version_end",
     ],
 )
 async def test_an_unlisted_error_in_reading_a_list_affects_only_that_read(
@@ -306,7 +306,7 @@ METHODS: list[tuple[Any, str, int, type[Exception]]] = [
     (GuardedGitHubLists, "run", 2, RetryLaterError),
     (GuardedGitHubLists, "jobs", 3, RetryLaterError),
     (GuardedGitHubLists, "runners", 1, RetryLaterError),
-    (GuardedGitHubLists, "runner_releases", 1, RetryLaterError),
+    (GuardedGitHubLists, "runner_version_end", 2, RetryLaterError),
     (GuardedReruns, "rerun", 4, RetryLaterError),
     (GuardedProvider, "prepare", 1, ProviderError),
     (GuardedProvider, "launch", 1, OutcomeUnknownError),

@@ -28,11 +28,15 @@ class RememberingTelemetry:
     """Keeps what the GitHub edge reports."""
 
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    clocks: list[Seconds] = field(default_factory=list)
     budgets: list[tuple[int, str, str, int | None, int | None]] = field(default_factory=list)
 
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         assert duration >= 0.0
         self.calls[endpoint, outcome] += 1
+
+    def github_clock(self, ahead: Seconds) -> None:
+        self.clocks.append(ahead)
 
     def github_budget(
         self, app: int, account: str, resource: str, remaining: int | None, limit: int | None

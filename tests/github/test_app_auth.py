@@ -139,12 +139,82 @@ async def test_tokens_can_use_another_clock(world: World) -> None:
     settings = GitHubSettings(world.url, (AppKey(1, world.keys.private_pem),))
     fast = ManualClock(START + 1_000_000)
     without = GitHubClient(settings, fast, world.telemetry)
-    with pytest.raises(OperatorError, match="in the past"):
+    with pytest.raises(OperatorError, match="'Issued at' claim"):
         await without.find_runner("org:acme", ANY_NAME)
     await without.close()
     client = GitHubClient(settings, fast, world.telemetry, token_clock=world.clock)
     assert await client.find_runner("org:acme", ANY_NAME) is None
     await client.close()
+
+
+@pytest.mark.case(
+    "the host's clock is wrong: GitHub refuses the App, and the message says by how much",
+    topic="GitHub's REST API",
+    source="octokit/auth-app.js#698",
+)
+@pytest.mark.parametrize(
+    ("ahead", "words"),
+    [
+        (130.0, r"'Issued at' claim .* clock is (129|130) s ahead of GitHub's"),
+        (610.4, r"'Issued at' claim .* clock is (609|610) s ahead of GitHub's"),
+        (-600.0, r"'Expiration time' claim .* clock is (599|600) s behind GitHub's"),
+    ],
+)
+async def test_a_refused_claim_is_named_with_the_difference_of_the_clocks(
+    world: World, ahead: float, words: str
+) -> None:
+    settings = GitHubSettings(world.url, (AppKey(1, world.keys.private_pem),))
+    clock = world.clock
+    client = GitHubClient(settings, clock, world.telemetry, wall=lambda: clock.now() + ahead)
+    with pytest.raises(OperatorError, match=words):
+        await client.find_runner("org:acme", ANY_NAME)
+    assert world.telemetry.clocks[-1] == pytest.approx(ahead, abs=1.1)
+    await client.close()
+
+
+@pytest.mark.parametrize("ahead", [-29.0, 0.0, 0.9, 29.0])
+async def test_a_small_difference_of_the_clocks_is_measured_and_explains_no_refusal(
+    world: World, ahead: float
+) -> None:
+    settings = GitHubSettings(world.url, (AppKey(1, world.keys.private_pem),))
+    clock = world.clock
+    client = GitHubClient(settings, clock, world.telemetry, wall=lambda: clock.now() + ahead)
+    assert await client.find_runner("org:acme", ANY_NAME) is None
+    world.administration.delete_app(1)
+    world.administration.revoke_tokens()
+    with pytest.raises(OperatorError, match="401") as refused:
+        await client.find_runner("org:acme", ANY_NAME)
+    assert "clock" not in str(refused.value)
+    assert world.telemetry.clocks[-1] == pytest.approx(ahead, abs=1.1)
+    assert (world.telemetry.clocks[-1] == 0.0) is (abs(ahead) < 1.0)
+    await client.close()
+
+
+@pytest.mark.parametrize("date", ["", "yesterday", "Mon, 99 Foo 2026 99:99:99 GMT"])
+async def test_an_answer_without_a_readable_date_measures_nothing(
+    world: World, client: GitHubClient, date: str
+) -> None:
+    world.github.inject_faults(changed("/", headers={"Date": date}))
+    assert await client.find_runner("org:acme", ANY_NAME) is None
+    assert set(world.telemetry.clocks) <= {0.0}
+
+
+async def test_the_date_of_a_proxys_error_is_not_githubs(
+    world: World, client: GitHubClient
+) -> None:
+    old = {"Date": "Sun, 01 Nov 2020 10:00:00 GMT"}
+    world.github.inject_faults(fault("/installation$", 502, b"<html>", old, times=9))
+    with pytest.raises(RetryLaterError):
+        await client.find_runner("org:acme", ANY_NAME)
+    assert world.telemetry.clocks == []
+
+
+async def test_a_token_of_2000_characters_is_used(world: World, client: GitHubClient) -> None:
+    world.administration.lengthen_tokens(2_000)
+    assert await client.find_runner("org:acme", ANY_NAME) is None
+    world.administration.lengthen_tokens(4_000)
+    world.administration.revoke_tokens()
+    assert await client.find_runner("org:acme", ANY_NAME) is None
 
 
 async def test_a_key_that_github_does_not_know_raises_operator_error(world: World) -> None:

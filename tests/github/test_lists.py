@@ -51,6 +51,51 @@ async def test_the_newest_runs_are_one_page_and_runs_of_a_state_are_all_pages(
     assert all(one.completed for one in newest.items)
 
 
+@pytest.mark.case(
+    "GitHub shows 1,000 runs of a state and no more: all queued runs are seen",
+    topic="GitHub's REST API",
+    source="GitHub: query results",
+)
+async def test_all_runs_of_a_state_are_read_although_github_ends_its_list(
+    world: World, client: GitHubClient
+) -> None:
+    world.administration.shape_lists(
+        2
+    )  # the lab's GitHub then ends its filtered lists after 20 runs
+    for number in range(1, 51):
+        push(world, number)
+        world.clock.at += number % 3  # several runs have the same second
+    queued = await client.lists.runs(WIDGETS, "queued")
+    assert [one.id for one in queued.items] == list(range(50, 0, -1))
+    again = await client.lists.runs(WIDGETS, "queued")
+    assert (again.items, again.calls) == (queued.items, 0)
+
+
+async def test_a_list_that_ends_exactly_where_github_would_cut_it_is_whole(
+    world: World, client: GitHubClient
+) -> None:
+    world.administration.shape_lists(2)
+    for number in range(1, 21):
+        push(world, number)
+        world.clock.at += 5
+    queued = await client.lists.runs(WIDGETS, "queued")
+    assert [one.id for one in queued.items] == list(range(20, 0, -1))
+    assert queued.calls == 11
+
+
+@pytest.mark.parametrize("changes", [{}, {"created_at": None}, {"created_at": "yesterday"}])
+async def test_more_runs_than_github_shows_of_one_second_are_an_error_and_no_part_of_a_list(
+    world: World, client: GitHubClient, changes: dict[str, Any]
+) -> None:
+    world.administration.shape_lists(2)
+    for number in range(1, 51):
+        push(world, number)
+    said = each("workflow_runs", lambda _: changes)
+    world.github.inject_faults(changed("/actions/runs", said))
+    with pytest.raises(RetryLaterError, match="runs of one second, or without a time"):
+        await client.lists.runs(WIDGETS, "queued")
+
+
 async def test_a_run_is_marked_by_its_state_and_its_attempt(
     world: World, client: GitHubClient
 ) -> None:
@@ -390,54 +435,37 @@ async def test_a_list_that_no_app_can_see_is_named(world: World, client: GitHubC
         await client.lists.runners("org:acme")
 
 
-def release(tag: str, **changes: Any) -> dict[str, Any]:
-    return {
-        "tag_name": tag,
-        "published_at": "2026-11-01T10:00:00Z",
-        "draft": False,
-        "prerelease": False,
-    } | changes
+@pytest.mark.parametrize("scope", ["org:acme", "repo:acme/widgets"])
+@pytest.mark.parametrize(
+    ("runtime", "changes", "end"),
+    [
+        (1793527200.0, {}, 1793527200.0),
+        (None, {}, None),
+        (1793527200.0, {"registration_deprecates_at": "2026-10-01T00:00:00Z"}, 1790812800.0),
+        (None, {"registration_deprecates_at": "2026-10-01T00:00:00Z"}, 1790812800.0),
+        (1793527200.0, {"registration_deprecates_at": None}, 1793527200.0),
+        (1793527200.0, {"runtime_deprecates_at": "0001-01-01T00:00:00Z"}, None),
+    ],
+)
+async def test_the_end_of_a_runner_version_is_the_earlier_of_githubs_times(
+    world: World,
+    client: GitHubClient,
+    scope: str,
+    runtime: float | None,
+    changes: dict[str, Any],
+    end: float | None,
+) -> None:
+    world.github.end_runner_version("2.338.0", runtime)
+    world.github.inject_faults(changed("/deprecations/", lambda shown: shown | changes))
+    assert await client.lists.runner_version_end(scope, "2.338.0") == end
 
 
-async def test_releases_of_the_runner_are_read_in_one_call_for_any_kind_of_scope(
+async def test_an_unknown_runner_version_is_an_error_and_not_one_without_an_end(
     world: World, client: GitHubClient
 ) -> None:
-    for number in range(289, 301):
-        world.github.release_runner(f"v2.{number}.0", 1793527200.0)
-    listed = await client.lists.runner_releases("org:acme")
-    assert [one.version for one in listed.items] == [(2, 300 - n, 0) for n in range(10)]
-    assert (listed.items[0].published_at, listed.calls) == (1793527200.0, 1)
-    again = await client.lists.runner_releases("repo:acme/widgets")
-    assert (again.items, again.calls) == (listed.items, 0)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        release("latest"),
-        release("v2.338"[:2]),
-        release("v2.338.0-rc1"),
-        release("v2." + "9" * 30),
-        release("v2.400.0", draft=True),
-        release("v2.400.0", prerelease=True),
-        release("v2.400.0", published_at=None),
-        release("v2.400.0", published_at="yesterday"),
-        release("v2.400.0", published_at="0001-01-01T00:00:00Z"),
-        release("v2.400.0", published_at=7),
-        {"tag_name": "v2.400.0"},
-        {"tag_name": None},
-        None,
-        [],
-    ],
-    ids=str,
-)
-async def test_a_release_that_is_no_published_version_is_omitted(
-    world: World, client: GitHubClient, bad: Any
-) -> None:
-    said = [bad, release("v2.338.0")]
-    world.github.inject_faults(changed("/releases", lambda _: said))
-    listed = await client.lists.runner_releases("org:acme")
-    assert [one.version for one in listed.items] == [(2, 338, 0)]
+    """A GitHub Enterprise Server without the route gives the same answer."""
+    with pytest.raises(OperatorError, match="404 Not Found"):
+        await client.lists.runner_version_end("org:acme", "2.1.0")
 
 
 @pytest.mark.parametrize(
@@ -447,15 +475,16 @@ async def test_a_release_that_is_no_published_version_is_omitted(
         (404, b'{"message": "Not Found"}', OperatorError),
         (502, b"<html>", RetryLaterError),
         (200, b'{"message": "a dictionary"}', RetryLaterError),
+        (200, b'{"runner_version": "2", "runtime_deprecates_at": "yesterday"}', RetryLaterError),
         (200, b"<html>", RetryLaterError),
     ],
 )
-async def test_releases_that_cannot_be_read_disturb_no_other_request(
+async def test_a_runner_version_that_cannot_be_read_disturbs_no_other_request(
     world: World, client: GitHubClient, status: int, body: bytes, error: type[Exception]
 ) -> None:
-    world.github.inject_faults(fault("/releases", status=status, body=body, times=100))
+    world.github.inject_faults(fault("/deprecations/", status=status, body=body, times=100))
     with capture_logs() as lines, pytest.raises(error):
-        await client.lists.runner_releases("org:acme")
+        await client.lists.runner_version_end("org:acme", "2.338.0")
     # An App that is refused comes last for a minute, at this repository only.
     assert {line["scope"] for line in lines} <= {"actions/runner"}
     with capture_logs() as lines:

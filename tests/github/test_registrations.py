@@ -1,6 +1,7 @@
 """Creating, looking up and deleting registrations, and what goes wrong with them."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,9 +19,10 @@ from autoscaler.controller.ports.github import (
 )
 from autoscaler.github.client import GitHubClient
 from autoscaler.model.access import RunnerGroup
-from autoscaler.model.identifiers import RunnerName
+from autoscaler.model.identifiers import JobId, RunnerName
 from lab.github.settings import AnswerFault, LabRunnerGroup
 from tests.github.conftest import World, job_spec
+from tests.github.doubles import START
 from tests.github.faults import changed, cut, fault, hang
 from tests.github.runners import LabRunner
 
@@ -248,6 +250,72 @@ async def test_a_new_group_is_found_and_a_missing_one_is_not_looked_for_each_tim
     await client.register("org:acme", "gpu", RunnerName("r2"), LABELS)
     assert [runner.group_id for runner in world.github.runners] == [6, 5]
     assert world.traffic.count("runner-groups") == 2
+
+
+def with_group(**group: Any) -> Callable[[Any], Any]:
+    """Return a function that adds a runner group to a list of them."""
+    return lambda page: (
+        page | {"runner_groups": [*page["runner_groups"], page["runner_groups"][0] | group]}
+    )
+
+
+@pytest.mark.case(
+    "two runner groups of one name, such as an organization's and its enterprise's",
+    topic="GitHub's REST API",
+    source="GitHub: runner groups in REST",
+)
+@pytest.mark.parametrize("name", ["gpu", "GPU"])
+async def test_two_runner_groups_of_one_name_are_named_with_their_ids(
+    world: World, client: GitHubClient, name: str
+) -> None:
+    extra = with_group(name=name.lower(), id=9, inherited=True)
+    world.github.inject_faults(changed("runner-groups", extra))
+    words = f"acme has 2 runner groups '{name}', with the ids 5 and 9 of the enterprise; rename"
+    with pytest.raises(OperatorError, match=words):
+        await client.register("org:acme", name, NAME, ("gpu",))
+    with pytest.raises(OperatorError, match=words):
+        await client.runner_group("org:acme", name)
+    assert world.github.registered_ever == 0
+    world.github.inject_faults()
+    world.clock.at += 61
+    await client.register("org:acme", name, NAME, ("gpu",))
+
+
+async def test_of_groups_that_differ_in_case_only_the_exact_name_counts(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.inject_faults(changed("runner-groups", with_group(name="GPU", id=9)))
+    await client.register("org:acme", "gpu", NAME, ("gpu",))
+    with pytest.raises(OperatorError, match="2 runner groups 'Gpu', with the ids 5 and 9; rename"):
+        await client.register("org:acme", "Gpu", NAME, ("gpu",))
+
+
+@pytest.mark.case(
+    "a repository is deleted or renamed, and GitHub answers 404: the message says so",
+    topic="GitHub's REST API",
+    source="GitHub: troubleshooting the REST API",
+)
+async def test_a_404_for_a_repository_names_it_and_what_may_be_the_cause(
+    world: World, client: GitHubClient
+) -> None:
+    gone = "acme/widgets was deleted or renamed, or the App has no access to it"
+    not_found = {"message": "Not Found"}
+    requests: list[Callable[[], Awaitable[object]]] = [
+        lambda: client.register("repo:acme/widgets", "Default", NAME, ("gpu",)),
+        lambda: client.lists.runs("acme/widgets", "queued"),
+        lambda: client.lists.newest_runs("acme/widgets"),
+        lambda: client.lists.runners("repo:acme/widgets"),
+    ]
+    for ask in requests:
+        world.github.inject_faults(fault("/repos/acme/widgets/actions", 404, not_found, times=9))
+        with pytest.raises(OperatorError, match=f"404 Not Found; {gone}"):
+            await ask()
+    # One job or run that does not exist is no sign of it.
+    assert await client.read_job("acme/widgets", JobId(7), START) is None
+    world.administration.uninstall(1, "acme")
+    async with world.client() as fresh:
+        with pytest.raises(OperatorError, match="acme/lab; install one there, unless the repo"):
+            await fresh.find_runner("repo:acme/lab", NAME)
 
 
 async def test_groups_come_in_pages(world: World, client: GitHubClient) -> None:

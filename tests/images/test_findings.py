@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.config.problems import dotted
-from autoscaler.images.findings import Finding, find, nulls
+from autoscaler.images.findings import Finding, find, missing_base_images, nulls
 from autoscaler.images.load import load_versions
 from tests.images.versions import SUM, loaded
 
@@ -171,3 +171,19 @@ def test_every_driver_of_this_project_has_a_branch_and_its_end_of_life() -> None
     assert all(one.branch and one.end_of_life for one in drivers.values())
     assert {"amazon-linux", "ubuntu", "windows-server"} <= set(versions.machine_images)
     assert {"controller", "ubuntu", "cuda", "rocm", "windows"} <= set(versions.container_images)
+
+
+def test_each_base_image_that_ec2_does_not_show_is_named() -> None:
+    versions = load_versions().versions
+    every = [
+        (name, image.owner)
+        for image in versions.machine_images.values()
+        for name in image.names.values()
+        if name is not None
+    ]
+    gone = every[0]
+    (found,) = missing_base_images(versions, lambda name, owner: (name, owner) != gone)
+    assert found.path[:3] == ("machine_images", next(iter(versions.machine_images)), "names")
+    assert gone[0] in found.what
+    assert not found.warning
+    assert len(list(missing_base_images(versions, lambda *_: False))) == len(every)

@@ -64,17 +64,29 @@ def test_an_old_snapshot_without_an_image_is_deleted_too() -> None:
 
 
 class Protected:
-    """EC2 with one image that it does not deregister."""
+    """EC2 with one image that it does not deregister, and two snapshots that it keeps."""
 
     def find(self) -> Found:
         return Found((), (), frozenset())
 
-    def delete_image(self, image: MadeImage) -> None:
+    def delete_image(self, image: MadeImage) -> tuple[str, ...]:
         if image.id == "ami-1":
             raise ImageEc2Error("DeregisterImage: OperationNotPermitted")
+        return image.snapshots if image.id == "ami-3" else ()
 
-    def delete_snapshot(self, snapshot: MadeSnapshot) -> None:
-        """Accept it."""
+    def delete_snapshot(self, snapshot: MadeSnapshot) -> bool:
+        return snapshot.id != "snap-8"
+
+
+def test_snapshots_that_ec2_keeps_are_not_reported_as_deleted() -> None:
+    deletions = Deletions((made(3, 50),), (MadeSnapshot("snap-8", NOW),))
+    said: list[str] = []
+    delete_all(Protected(), deletions, said.append)
+    assert said == [
+        "deleted ami-3 autoscaler/3, of 2026-10-04",
+        "kept snap-3: another image uses it",
+        "kept snap-8: an image uses it",
+    ]
 
 
 def test_an_image_that_ec2_keeps_does_not_keep_the_others() -> None:

@@ -160,6 +160,7 @@ FAULTS = {
             for le in ("2.5", "+Inf")
         ),
     ),
+    "ClockSkewed": gauge("github_clock_ahead_seconds", 0.2, -31, 10),
     "ControllerSlow": gauge("event_loop_lag_max_seconds", 0.01, 2.5, 15),
     "StoreFails": Fault(
         'autoscaler_deliveries_total{outcome="store_failed"}', 0, 1, 5, counter=True

@@ -150,6 +150,8 @@ SET: dict[str, tuple[Callable[[WatchedTelemetry, bool], None], str]] = {
         ),
         "runner_version_expires",
     ),
+    "clock ahead": (lambda one, bad: one.github_clock(30.1 if bad else 30.0), "clock_skewed"),
+    "clock behind": (lambda one, bad: one.github_clock(-30.1 if bad else -30.0), "clock_skewed"),
     "loop": (lambda one, bad: one.event_loop_lag(1.1 if bad else 1.0), "controller_slow"),
 }
 

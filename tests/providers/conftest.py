@@ -69,6 +69,13 @@ def subnets(moto_url: str, _credentials: None) -> tuple[str, ...]:
     return tuple(one["Subnet"]["SubnetId"] for one in made)
 
 
+@pytest.fixture
+def client(moto_url: str, _credentials: None) -> Iterator[Any]:
+    made = boto3.client("ec2", region_name=REGION, endpoint_url=moto_url)
+    yield made
+    made.close()
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def front(moto_url: str) -> AsyncIterator[Ec2Front]:
     async with ClientSession() as session:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -12,7 +13,6 @@ from autoscaler.model.events import LaunchFailure
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.requests import template_of
-from autoscaler.providers.ec2.resources import VISIBLE_AFTER
 from tests.providers.contract import MakeOrder, listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
 from tests.providers.ec2_front import Ec2Front, Reply
@@ -31,6 +31,9 @@ ERROR = """<item><errorCode>{code}</errorCode><errorMessage>no</errorMessage>
 <lifecycle>on-demand</lifecycle><launchTemplateAndOverrides><overrides>
 <availabilityZone>us-east-1b</availabilityZone><instanceType>g4dn.xlarge</instanceType>
 </overrides></launchTemplateAndOverrides></item>"""
+
+NO_TEMPLATES = """<DescribeLaunchTemplatesResponse><requestId>r</requestId><launchTemplates/>
+</DescribeLaunchTemplatesResponse>"""
 
 
 @pytest_asyncio.fixture(loop_scope="session", autouse=True)
@@ -156,28 +159,52 @@ async def test_repeating_the_same_request_returns_the_lost_answer(
     topic="Images and disks",
     source="pytorch#136762",
 )
-@pytest.mark.parametrize("gone", ["InvalidLaunchTemplateId.NotFound", "InvalidAMIID.NotFound"])
+@pytest.mark.parametrize(
+    ("gone", "read_again"),
+    [
+        ("InvalidLaunchTemplateId.NotFound", []),
+        ("InvalidAMIID.NotFound", ["DescribeImages"]),
+    ],
+)
 async def test_a_deleted_template_or_image_is_looked_up_again(
     provider: Ec2Provider,
     make_order: MakeOrder,
     front: Ec2Front,
     telemetry: RememberingTelemetry,
-    clock: ManualClock,
     gone: str,
+    read_again: list[str],
 ) -> None:
     front.script("CreateFleet", Reply(400, gone, "it is gone"))
     request = await provider.prepare(make_order(1, "t"))
-    clock.time += VISIBLE_AFTER
     with pytest.raises(ProviderError):
         await provider.launch(request)
     telemetry.calls.clear()
     await provider.prepare(make_order(1, "u"))
-    assert [operation for operation, _ in telemetry.calls] == [
-        "DescribeImages",
+    operations = [operation for operation, _ in telemetry.calls]
+    assert [one for one in operations if one != "DescribeSubnets"] == [
+        *read_again,
         "CreateLaunchTemplate",
         "DescribeLaunchTemplates",
-        "DescribeSubnets",
     ]
+
+
+@pytest.mark.case(
+    "a launch template is deleted minutes after its creation: only its SKU waits, half a minute",
+    topic="EC2's API",
+    source="EC2: launch templates",
+)
+async def test_a_new_template_that_an_operator_deleted_is_created_again_at_once(
+    provider: Ec2Provider, make_order: MakeOrder, client: Any
+) -> None:
+    request = await provider.prepare(make_order(1, "t"))
+    client.delete_launch_template(LaunchTemplateId=template_of(request))
+    with pytest.raises(ProviderError, match="InvalidLaunchTemplateId") as refusal:
+        await provider.launch(request)
+    # Throttling would stop every SKU of the provider.
+    assert (refusal.value.failure, refusal.value.scope) == (FailureClass.UNKNOWN, None)
+    again = await provider.prepare(make_order(1, "u"))
+    assert template_of(again) != template_of(request)
+    assert len((await provider.launch(again)).launched) == 1
 
 
 @pytest.mark.case(
@@ -185,16 +212,20 @@ async def test_a_deleted_template_or_image_is_looked_up_again(
     topic="EC2's API",
     source="EC2: eventual consistency",
 )
-async def test_a_new_template_that_is_not_visible_yet_is_waited_for(
-    provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, clock: ManualClock
+async def test_a_new_template_that_is_not_visible_yet_stops_its_own_sku_only(
+    provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front
 ) -> None:
     front.script("CreateFleet", Reply(400, "InvalidLaunchTemplateId.NotFound", "where is it"))
     request = await provider.prepare(make_order(1, "t"))
-    clock.time += VISIBLE_AFTER - 1
-    with pytest.raises(ProviderError, match="not visible yet") as refusal:
+    with pytest.raises(ProviderError, match="where is it") as refusal:
         await provider.launch(request)
-    assert refusal.value.failure is FailureClass.THROTTLED
-    again = await provider.prepare(make_order(1, "u"))
+    assert (refusal.value.failure, refusal.value.scope) == (FailureClass.UNKNOWN, None)
+    # Its name exists, but the list does not show it yet.
+    front.script("DescribeLaunchTemplates", Reply(200, body=NO_TEMPLATES))
+    with pytest.raises(ProviderError, match="does not show the launch template") as refusal:
+        await provider.prepare(make_order(1, "u"))
+    assert (refusal.value.failure, refusal.value.scope) == (FailureClass.UNKNOWN, None)
+    again = await provider.prepare(make_order(1, "v"))
     assert template_of(again) == template_of(request)
     assert len((await provider.launch(again)).launched) == 1
 

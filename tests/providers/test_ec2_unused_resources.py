@@ -1,11 +1,10 @@
 """Unused launch templates and volumes of this fleet are deleted, and those of others are kept."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import boto3
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
@@ -32,13 +31,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FAR = 4e9
 """Unix seconds after anything that moto dates by the real clock."""
-
-
-@pytest.fixture
-def client(moto_url: str) -> Iterator[Any]:
-    made = boto3.client("ec2", region_name=REGION, endpoint_url=moto_url)
-    yield made
-    made.close()
 
 
 def make_volume(client: Any, fleet: str, installation: str) -> str:

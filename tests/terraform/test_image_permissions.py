@@ -120,6 +120,10 @@ INSIDE = {
     ),
     "delete an old image": ec2("DeregisterImage", "image/ami-1", **OURS),
     "delete its snapshot": ec2("DeleteSnapshot", "snapshot/snap-1", **OURS),
+    "read a public parameter that names an image": Authorization(
+        "ssm:GetParameters",
+        f"arn:aws:ssm:{REGION}::parameter/aws/service/ami-amazon-linux-latest/a",
+    ),
 }
 OUTSIDE = {
     "launch a machine without the tag": ec2("RunInstances", "instance/*"),
@@ -142,6 +146,9 @@ OUTSIDE = {
     "tag an image with one more key": tagged("image/ami-1", "Name", "Team"),
     "remove all tags of an image": ec2("DeleteTags", "image/ami-1"),
     "delete another team's key pair": ec2("DeleteKeyPair", "key-pair/admin"),
+    "read a parameter of the account": Authorization(
+        "ssm:GetParameters", f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/database"
+    ),
     "delete a volume": ec2("DeleteVolume", "volume/vol-1", **OURS),
     "give a machine a role": Authorization("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/admin"),
 }
@@ -183,7 +190,8 @@ def test_the_build_role_allows_exactly_what_packer_and_the_commands_call(
     applied: tuple[list[Policy], Policy],
 ) -> None:
     allowed = set().union(*(allowed_actions(policy) for policy in applied[0]))
-    assert allowed == PACKER | actions_of_the_commands() | OF_THE_KEY
+    # EC2 reads parameters of images in the caller's name.
+    assert allowed == PACKER | actions_of_the_commands() | OF_THE_KEY | {"ssm:GetParameters"}
 
 
 def actions_of_the_commands() -> set[str]:

@@ -1,4 +1,4 @@
-"""GitHub's lists: repositories, runs, a run's jobs, runners, releases of actions/runner.
+"""GitHub's lists: repositories, runs, a run's jobs, runners, ends of runner versions.
 
 Reading lists changes nothing at GitHub and has the lowest priority of all requests.
 """
@@ -11,7 +11,6 @@ from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.runner_releases import RunnerRelease
 
 MOST_REPOSITORIES = 5_000
 """Maximum number of watched repositories of a scope. Those with the latest activity are watched."""
@@ -99,8 +98,11 @@ class GitHubLists(Protocol):
     async def runners(self, scope: str) -> Listing[RegisteredRunner]:
         """Return every registration in a scope, including those of others."""
 
-    async def runner_releases(self, scope: str) -> Listing[RunnerRelease]:
-        """Return the newest ten releases of actions/runner, read with the Apps of a scope's account."""
+    async def runner_version_end(self, scope: str, version: str) -> Instant | None:
+        """Return when GitHub stops giving jobs to a version of actions/runner; None if that is not decided.
+
+        A 404 raises: GitHub does not know the version, or an Enterprise Server lacks the route.
+        """
 
     def pace(self, scope: str) -> float:
         """Return how many list requests a second a scope's account can send until its hour is over.

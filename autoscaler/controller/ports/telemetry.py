@@ -53,6 +53,9 @@ class GitHubTelemetry(Protocol):
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         """Count a request to GitHub. `endpoint` is a route template, `outcome` the status or an error word."""
 
+    def github_clock(self, ahead: Seconds) -> None:
+        """Set by how many seconds this host's clock is ahead of GitHub's; negative if it is behind."""
+
     def github_budget(
         self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
     ) -> None:
@@ -86,7 +89,7 @@ class RunnerVersionTelemetry(Protocol):
     def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
         """Set when GitHub stops giving jobs to the runner version of a SKU's machines.
 
-        None if no release is newer, or if the releases or the version are unknown.
+        None if GitHub has not decided it, or if it or the version is unknown.
         """
 
 

@@ -62,7 +62,7 @@ LARGEST_REQUEST = 1000
 """Machines in one CreateFleet: EC2 launches no more, and Karpenter requests no more."""
 
 _TEMPLATE_NOT_FOUND = frozenset({"InvalidLaunchTemplateId", "InvalidLaunchTemplateName"})
-_NOT_FOUND = _TEMPLATE_NOT_FOUND | {"InvalidAMIID", "InvalidSubnetID"}
+_NOT_FOUND = frozenset({"InvalidAMIID", "InvalidSubnetID"})
 
 _log = structlog.get_logger(__name__)
 
@@ -242,7 +242,7 @@ class Ec2Provider:
             for one in body["LaunchTemplateConfigs"][0]["Overrides"]
         }
         for failure in result.failures:
-            self._note(failure.code)
+            self._note(failure.code, template)
             if failure.scope is FailureScope.ZONE and failure.offering is not None:
                 zone = failure.offering.rsplit("/", 2)[1]
                 if zone in subnets:
@@ -319,13 +319,11 @@ class Ec2Provider:
             if error.scope is FailureScope.ZONE:
                 self._resources.note_full(refused[0])
             return refused[1]
-        if first_part(error.code) in _TEMPLATE_NOT_FOUND and self._resources.is_new(template):
-            # A retry helps, while another launch option would need the same template.
-            text = f"the new launch template is not visible yet: {error.message}"
-            return ProviderError(FailureClass.THROTTLED, error.code, text, error.retry_after)
-        self._note(error.code)
+        self._note(error.code, template)
         return error
 
-    def _note(self, code: str) -> None:
-        if first_part(code) in _NOT_FOUND:
+    def _note(self, code: str, template: str) -> None:
+        if first_part(code) in _TEMPLATE_NOT_FOUND:
+            self._resources.forget_template(template)
+        elif first_part(code) in _NOT_FOUND:
             self._resources.invalidate()

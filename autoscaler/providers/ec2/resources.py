@@ -32,9 +32,6 @@ from autoscaler.providers.ec2.tags import tag_list
 FRESH_FOR: Seconds = 300.0
 """How long subnets and images are cached."""
 
-VISIBLE_AFTER: Seconds = 300.0
-"""New resources may be NotFound for minutes (EC2 Developer Guide, "Eventual consistency")."""
-
 _TEMPLATE_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
 
 _log = structlog.get_logger(__name__)
@@ -62,7 +59,6 @@ class Resources:
         self._templates: dict[str, str] = {}
         self._template_images: dict[str, str] = {}
         self._current: dict[tuple[_Source, int], str] = {}
-        self._made_at: dict[str, Instant] = {}
         self._handed_out: dict[str, Instant] = {}
         self._full: dict[str, Instant] = {}
         # One lock for each SKU, so that a slow request for one does not delay the others.
@@ -164,8 +160,7 @@ class Resources:
         async with self._name(template.name):
             if self.needs_template(template.id, unused_for):
                 return False
-            known = self._templates.items()
-            self._templates = {name: one for name, one in known if one != template.id}
+            self.forget_template(template.id)
             await self._api.call("DeleteLaunchTemplate", {"id": template.id})
         return True
 
@@ -178,11 +173,6 @@ class Resources:
     def _name(self, name: str) -> asyncio.Lock:
         return self._names.setdefault(name, asyncio.Lock())
 
-    def is_new(self, template: str) -> bool:
-        """Return whether this process created a template so recently that EC2 may not show it yet."""
-        made_at = self._made_at.get(template)
-        return made_at is not None and self._clock.now() - made_at < VISIBLE_AFTER
-
     def note_full(self, subnet: str) -> None:
         """Prefer another subnet of the zone for a while, because this one has no free addresses."""
         self._full[subnet] = self._clock.now()
@@ -191,6 +181,15 @@ class Resources:
     def image_of(self, template: str) -> str:
         """Return the image of a template that this process created; empty for other templates."""
         return self._template_images.get(template, "")
+
+    def forget_template(self, template: str) -> None:
+        """Create a launch template again before its next use, because EC2 does not find it.
+
+        It was deleted, or it is so new that EC2 does not show it yet (EC2 Developer Guide, "Eventual
+        consistency"). Then its creation fails, because the name exists.
+        """
+        known = self._templates.items()
+        self._templates = {name: one for name, one in known if one != template}
 
     def invalidate(self) -> None:
         """Drop the cached images, templates and subnets, because EC2 reported that one is missing."""
@@ -222,13 +221,14 @@ class Resources:
             made: str = await self._api.call(
                 "CreateLaunchTemplate", {"name": name, "data": data, "tags": tags}
             )
-            self._made_at = {one: at for one, at in self._made_at.items() if self.is_new(one)}
-            self._made_at[made] = self._clock.now()
         except ProviderError as error:
             if error.code != _TEMPLATE_EXISTS:
                 raise
             # The name contains the hash of the data, so the existing template has the same data.
             rows, _ = await self._api.call("DescribeLaunchTemplates", {"name": name})
+            if not rows:
+                text = f"EC2 does not show the launch template {name} yet"
+                raise ProviderError(FailureClass.UNKNOWN, error.code, text) from None
             made = TemplateRow(*rows[0]).id
         return made
 

@@ -1,4 +1,4 @@
-"""GitHub's lists for the controller: a run for each job, runners and releases. They may be out of date."""
+"""GitHub's lists for the controller: a run for each job, and runners. They may be out of date."""
 
 import asyncio
 from collections.abc import Callable, Container, Sequence
@@ -9,7 +9,6 @@ from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import JobState
-from autoscaler.model.runner_releases import RunnerRelease
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
@@ -23,11 +22,8 @@ NEWEST = 30
 PER_SECOND = 1.0
 """Requests a second for lists, as an account with 5,000 requests an hour can spare them."""
 
-RELEASES = (
-    RunnerRelease((2, 339, 0), EPOCH - 20 * 86_400.0),
-    RunnerRelease((2, 338, 0), EPOCH - 50 * 86_400.0),
-)
-"""Releases of actions/runner. Machines have the older one, in the last days of its use."""
+VERSION_END = EPOCH + 10 * 86_400.0
+"""When GitHub stops giving jobs to the version of actions/runner that machines have."""
 
 USED_UP = 0.0
 """The pace of an account without spare calls: its lists are read for operators and runner groups only."""
@@ -126,18 +122,17 @@ class SimulatedLists:
 
         return await self._answer(read)
 
-    async def runner_releases(self, scope: str) -> Listing[RunnerRelease]:
-        """List two releases, of which the newer one is not on the machines.
+    async def runner_version_end(self, scope: str, version: str) -> Instant | None:
+        """Return when GitHub stops giving jobs to a version of actions/runner.
 
-        Fails while requests fail, but counts as none: a read of releases shifts no fault that hits every n-th
-        request.
+        Fails while requests fail, but counts as none: such a read shifts no fault that hits every n-th request.
         """
-        del scope
+        del scope, version
         await asyncio.sleep(LATENCY)
         for kind in (FaultKind.SECONDARY_LIMIT, FaultKind.GITHUB_5XX):
             if self._fault_schedule.active(kind):
                 raise RetryLaterError(f"{kind}", SECONDARY_WAIT)
-        return Listing(RELEASES, 1)
+        return VERSION_END
 
     def pace(self, scope: str) -> float:
         """Return the allowed requests a second."""

@@ -7,7 +7,7 @@ class NoTelemetry:
     def _discard(self, *values: object, **named_values: object) -> None:
         """Discard it."""
 
-    github_call = github_budget = github_staleness = github_unwatched = _discard
+    github_call = github_clock = github_budget = github_staleness = github_unwatched = _discard
     provider_call = launches = launch_failures = _discard
     delivery = bootstrap = job_started = job_completed = job_unmatched = _discard
     notice = machine_interrupted = machine_terminated = runner_exited = rerun = _discard

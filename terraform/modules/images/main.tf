@@ -140,6 +140,12 @@ data "aws_iam_policy_document" "build" {
     ]
     resources = ["*"]
   }
+  # `prune` lets EC2 say which images launch templates name by parameters. AWS's own parameters are public.
+  statement {
+    sid       = "ReadPublicImageParameters"
+    actions   = ["ssm:GetParameters"]
+    resources = ["arn:${local.partition}:ssm:${local.region}::parameter/aws/service/*"]
+  }
   statement {
     sid       = "LaunchTagged"
     actions   = ["ec2:RunInstances"]

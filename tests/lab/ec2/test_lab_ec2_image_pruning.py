@@ -9,8 +9,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from autoscaler.images.aws import SET, AwsImages
+from autoscaler.images.aws_base_images import AwsBaseImages
+from autoscaler.images.aws_builds import AwsBuilds
 from autoscaler.images.aws_pruning import RECIPE, AwsPruning
-from autoscaler.images.pruning import choose
+from autoscaler.images.pruning import MadeSnapshot, choose
+from autoscaler.images.smoke_test import ImageEc2Error
 from lab.ec2.instances import Instance
 from tests.lab.ec2.harness import Fixture
 from tests.lab.system.harness import until
@@ -50,6 +53,39 @@ async def test_only_old_unused_images_of_the_set_are_deleted_with_their_snapshot
     snapshots = set(images.snapshots.left())
     assert {old.snapshot_id, gone.snapshot_id} & snapshots == set()
     assert {launched.snapshot_id, named.snapshot_id, other.snapshot_id} < snapshots
+
+
+async def test_an_image_that_a_parameter_names_in_a_launch_template_is_in_use(
+    ec2: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", ec2.lab.endpoint_url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "lab")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "lab")
+    named = ec2.lab.images.add("autoscaler/named", tags={SET: "ours"})
+    template = {"ImageId": "resolve:ssm:/golden:3"}
+    words = {"LaunchTemplateName": "template", "LaunchTemplateData": template}
+    await ec2.sdk("create_launch_template", **words)
+    aws = AwsPruning(ec2.lab.region, "ours")
+    with pytest.raises(
+        ImageEc2Error, match=r"lt-\w+: EC2 does not say which image is resolve:ssm:"
+    ):
+        await asyncio.to_thread(aws.find)
+    ec2.lab.templates.parameters["/golden:3"] = named.id
+    assert named.id in (await asyncio.to_thread(aws.find)).in_use
+
+
+async def test_a_snapshot_that_another_image_uses_is_kept_and_named(
+    ec2: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", ec2.lab.endpoint_url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "lab")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "lab")
+    image = ec2.lab.images.add("autoscaler/old", tags={SET: "ours"})
+    aws = AwsPruning(ec2.lab.region, "ours")
+    snapshot = MadeSnapshot(image.snapshot_id, datetime.now(UTC))
+    assert await asyncio.to_thread(aws.delete_snapshot, snapshot) is False
+    (found,) = (await asyncio.to_thread(aws.find)).images
+    assert await asyncio.to_thread(aws.delete_image, found) == ()
 
 
 async def test_the_machine_that_tests_an_image_has_the_tag_of_its_set(
@@ -92,3 +128,43 @@ async def test_sigterm_terminates_the_machine_that_tests_an_image(ec2: Fixture) 
     )
     assert (process.returncode, image.tags) == (130, {SET: "ours"})
     assert [one.state for one in found()] == ["shutting-down"]
+
+
+async def test_check_asks_ec2_for_the_base_images(
+    ec2: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", ec2.lab.endpoint_url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "lab")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "lab")
+    ec2.lab.images.add("stock-1")
+    there = AwsBaseImages(ec2.lab.region)
+    assert await asyncio.to_thread(there.exists, "stock-1", "self")
+    assert not await asyncio.to_thread(there.exists, "stock-2", "self")
+
+
+async def test_the_machine_of_a_build_is_found_by_its_name_and_terminated(
+    ec2: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", ec2.lab.endpoint_url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "lab")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "lab")
+    builds = AwsBuilds(ec2.lab.region, "linux-cpu-x64-1")
+    assert await asyncio.to_thread(builds.state) is None
+    assert await asyncio.to_thread(builds.terminate) == ()
+    image = ec2.lab.images.add("stock-1")
+    tags = [{"Key": "Name", "Value": "build of linux-cpu-x64-1"}]
+    launched = await ec2.sdk(
+        "run_instances",
+        ImageId=image.id,
+        InstanceType="m7i.large",
+        SubnetId=ec2.network.subnets[0],
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )
+    machine = launched["Instances"][0]["InstanceId"]
+    assert await asyncio.to_thread(builds.state) in {"pending", "running"}
+    assert await asyncio.to_thread(AwsBuilds(ec2.lab.region, "another").state) is None
+    assert await asyncio.to_thread(builds.terminate) == (machine,)
+    assert await asyncio.to_thread(builds.state) in {"shutting-down", "terminated"}
+    assert await asyncio.to_thread(builds.terminate) == ()

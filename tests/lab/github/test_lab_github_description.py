@@ -104,10 +104,6 @@ async def _runners(client: Recorder) -> None:
     await client.ask("GET", "/orgs/globex/actions/runners")
     client.lab.administration.create_repository("acme/new")
     await client.ask("GET", "/orgs/acme/repos?sort=created&direction=desc&per_page=1")
-    for tag in ("v2.339.0", "v2.340.0"):
-        client.lab.release_runner(tag, client.lab._clock.now())
-    await client.ask("GET", "/repos/actions/runner/releases?per_page=2")
-    await client.ask("GET", "/repos/actions/toolkit/releases")
 
 
 async def _jobs(client: Recorder) -> None:
@@ -224,14 +220,23 @@ def _route(exchange: Exchange) -> str:
     return description().route(exchange.method, exchange.path)
 
 
+NEWER_ROUTES = {
+    f"GET {scope}/actions/runners/deprecations/{{version}}"
+    for scope in ("/orgs/{org}", "/repos/{owner}/{repo}")
+}
+"""Routes of 2026-09-03 that version 23.0.2 of the description lacks (`test_lab_github_product`)."""
+
+
 @pytest.mark.systems
 def test_every_route_is_tested_and_exists_at_github(
     recorded: tuple[list[Exchange], set[str]],
 ) -> None:
     exchanges, routes = recorded
-    assert {_route(exchange) for exchange in exchanges} == routes
+    described = routes - NEWER_ROUTES
+    assert routes > NEWER_ROUTES
+    assert {_route(exchange) for exchange in exchanges} == described
     answered = {_route(exchange) for exchange in exchanges if exchange.status < 300}
-    assert answered == routes
+    assert answered == described
     assert len(exchanges) > 70
 
 

@@ -11,13 +11,17 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError, RetryLaterError
+from autoscaler.controller.ports.github import (
+    OperatorError,
+    RegistrationOutcomeUnknownError,
+    RetryLaterError,
+)
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.runner_releases import RunnerRelease
 from lab.github.settings import AnswerFault
+from lab.github.shapes import RUNNER_VERSION
 from tests.github.doubles import ManualClock, RememberingTelemetry
 from tests.lab.github.description import Exchange, description
 from tests.lab.github.harness import APP, EPOCH, Client, Key, Listener, job
@@ -105,7 +109,6 @@ async def test_every_request_of_the_controller_matches_githubs_description(
         assert seen.state is JobState.QUEUED
         await lab.lab.delivered()
         assert (await client.redeliver_failed(EPOCH - 60.0)).asked == 1
-        assert len((await client.lists.runner_releases("org:acme")).items) == 1
     finally:
         await proxy.cleanup()
     routes = set()
@@ -158,38 +161,48 @@ async def test_a_registration_whose_answer_is_lost_is_looked_up(
     assert lab.lab.spoiled.total() == 2
 
 
-RELEASES = "GET /repos/{owner}/{repo}/releases"
+ENDS = "GET /orgs/{org}/actions/runners/deprecations/{version}"
 
 
-async def test_releases_of_the_runner_are_read_with_their_dates(make: Make, speak: Speak) -> None:
+async def test_the_end_of_a_runner_version_is_read_at_any_kind_of_scope(
+    make: Make, speak: Speak
+) -> None:
     lab = await make(wall=lambda: EPOCH)
     client = speak(lab.lab.api_url)
-    for tag in ("v2.339.0", "nightly"):
-        lab.lab.release_runner(tag, EPOCH - 3600.0)
+    lab.lab.end_runner_version("2.300.0", EPOCH + 3600.0)
     for scope in ("org:acme", "repo:acme/rocket"):
-        newest, first = (await client.lists.runner_releases(scope)).items
-        assert newest == RunnerRelease((2, 339, 0), EPOCH - 3600.0)
-        assert first.published_at < newest.published_at
+        assert await client.lists.runner_version_end(scope, "2.300.0") == EPOCH + 3600.0
+        assert await client.lists.runner_version_end(scope, RUNNER_VERSION) is None
+        with pytest.raises(OperatorError, match="404 Not Found"):
+            await client.lists.runner_version_end(scope, "2.1.0")
+
+
+async def test_an_enterprise_server_knows_no_end(make: Make, speak: Speak) -> None:
+    lab = await make(base_path="/api/v3", wall=lambda: EPOCH)
+    client = speak(lab.lab.api_url)
+    with pytest.raises(OperatorError, match="404 Not Found"):
+        await client.lists.runner_version_end("org:acme", RUNNER_VERSION)
 
 
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (AnswerFault("status", RELEASES, times=3, status=502), RetryLaterError),
-        (AnswerFault("html", RELEASES, times=3, status=503), RetryLaterError),
-        (AnswerFault("dropped", RELEASES, times=6), RetryLaterError),
-        (AnswerFault("garbled", RELEASES, times=3), RetryLaterError),
-        (AnswerFault("html_as_json", RELEASES, times=3, status=404), RetryLaterError),
+        (AnswerFault("status", ENDS, times=3, status=502), RetryLaterError),
+        (AnswerFault("html", ENDS, times=3, status=503), RetryLaterError),
+        (AnswerFault("dropped", ENDS, times=6), RetryLaterError),
+        (AnswerFault("garbled", ENDS, times=3), RetryLaterError),
+        (AnswerFault("html_as_json", ENDS, times=3, status=404), RetryLaterError),
     ],
     ids=lambda one: one.kind if isinstance(one, AnswerFault) else "",
 )
-async def test_a_broken_list_of_releases_is_an_error_and_later_read_whole(
+async def test_a_broken_answer_about_a_runner_version_is_an_error_and_later_read(
     make: Make, speak: Speak, fault: AnswerFault, error: type[Exception]
 ) -> None:
     lab = await make(wall=lambda: EPOCH)
+    lab.lab.end_runner_version(RUNNER_VERSION, EPOCH)
     client = speak(lab.lab.api_url, timeout=PATIENCE)
     lab.lab.inject_faults(fault)
     with pytest.raises(error):
-        await client.lists.runner_releases("org:acme")
+        await client.lists.runner_version_end("org:acme", RUNNER_VERSION)
     lab.lab.inject_faults()
-    assert len((await client.lists.runner_releases("org:acme")).items) == 1
+    assert await client.lists.runner_version_end("org:acme", RUNNER_VERSION) == EPOCH

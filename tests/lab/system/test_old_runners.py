@@ -7,7 +7,6 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.model.machines import ExitReason
-from autoscaler.model.runner_releases import GRACE
 from lab.ec2.lifecycle import RUNNER_TAG
 from lab.ec2.moto import MotoProcess
 from lab.laboratory import LabFleet, Laboratory
@@ -78,23 +77,23 @@ async def test_an_image_with_a_refused_runner_wastes_at_most_a_machine_for_each_
 
 
 @pytest.mark.case(
-    "GitHub publishes a release of actions/runner: until when it gives jobs to the version of each "
-    "SKU's machines is known weeks before it refuses them",
+    "GitHub sets the end of a version of actions/runner: it is known for each SKU's machines weeks "
+    "before GitHub refuses them",
     topic="Runner and listener",
-    source="GitHub: self-hosted runners",
+    source="GitHub: ends of runner versions",
 )
-async def test_a_newer_release_is_shown_with_the_day_on_which_github_refuses_the_runner(
+async def test_the_day_on_which_github_refuses_the_runner_is_shown(
     moto: MotoProcess,
 ) -> None:
     skus = {"gpu": ec2_sku("g5.xlarge"), "cpu": ec2_sku("m5.xlarge")}
     async with Laboratory(LabFleet("acme", ("widgets",), skus, scale=yielding(60.0)), moto) as lab:
-        published_at = int(lab.clock.now() - 25 * 86_400.0)
-        lab.github.release_runner("v2.339.0", published_at)
+        end = int(lab.clock.now() + 5 * 86_400.0)
+        lab.github.end_runner_version(RUNNER_VERSION, end)
         await lab.start_controller()
         lab.github.push([job("build", "gpu", 30.0)])
         name = "autoscaler_runner_version_deadline_timestamp_seconds"
         # No machine of the other SKU has reported a version.
-        expected = {f'{name}{{sku="gpu"}}': published_at + GRACE, f'{name}{{sku="cpu"}}': None}
+        expected = {f'{name}{{sku="gpu"}}': end, f'{name}{{sku="cpu"}}': None}
         await shows(lab, expected, PATIENCE)
         _, printed = await Operator(lab).says("status")
         words = " ".join(printed.split())
