@@ -45,6 +45,11 @@ def is_on_hold(job: Job) -> bool:
     return job.probe_at is not None and len(job.passed_over) >= ON_HOLD_AFTER
 
 
+def line_of(job: Job, demand: DemandClass) -> tuple[DemandClass, str]:
+    """Return the key of a repository's jobs of one class."""
+    return demand, job.repository.lower()
+
+
 class IndexedRecords:
     """The records by key, and their indexes. A change of a record costs O(log n)."""
 
@@ -60,6 +65,8 @@ class IndexedRecords:
         self.queues: dict[DemandClass, Any] = {}
         self.waiting: Any = SortedList()
         self.on_hold: dict[DemandClass, dict[JobId, Job]] = {}
+        self.jobs_passed_over: dict[tuple[DemandClass, str], dict[JobId, Job]] = {}
+        """Queued jobs that runners were passed over for, also disputed ones, by class and repository."""
         self.open_launch_requests: dict[LaunchRequestId, LaunchRequest] = {}
         self.by_state: dict[tuple[SkuName, MachineState], Any] = {}
         self.by_provider_id: dict[ProviderMachineId, MachineId] = {}
@@ -123,6 +130,8 @@ class IndexedRecords:
             if job.state is JobState.QUEUED:
                 self._index_unmatched(job)
             return
+        if job.passed_over and job.state is JobState.QUEUED:
+            self.jobs_passed_over.setdefault(line_of(job, job.demand), {})[job.id] = job
         self.counters.queue(job)
         self.counters.await_approval(job, 1)
         if job.state is JobState.IN_PROGRESS:
@@ -163,6 +172,7 @@ class IndexedRecords:
         if job.demand is None:
             self._unindex_unmatched(job)
             return
+        self._unindex_passed_over(job, line_of(job, job.demand))
         self.counters.await_approval(job, -1)
         if job.state is JobState.IN_PROGRESS:
             self.in_progress[job.demand.skus[0]] -= 1
@@ -184,6 +194,13 @@ class IndexedRecords:
             on_hold.pop(job.id, None)
             if not on_hold:
                 del self.on_hold[job.demand]
+
+    def _unindex_passed_over(self, job: Job, line: tuple[DemandClass, str]) -> None:
+        of_line = self.jobs_passed_over.get(line)
+        if of_line is not None:
+            of_line.pop(job.id, None)
+            if not of_line:
+                del self.jobs_passed_over[line]
 
     def _is_unread(self, job: Job) -> bool:
         """Return True if the job's run must be read, to admit the job or to check its SKU."""

@@ -1,18 +1,23 @@
 """Puts jobs on hold that GitHub keeps queued although runners with their labels were idle.
 
-A job is on hold after two different idle runners did not get it. The hold ends when another job of its
-class starts; probes also retry the job from time to time. A job that a runner may already have run is
-read at GitHub first.
+A job is on hold after two different idle runners did not get it. If GitHub has given no job of the repository
+to a runner of the runner group yet, the group probably does not admit the repository. Then all jobs of the
+repository's class are on hold after two idle runners, later ones too, and one at a time is retried.
+
+A hold ends when GitHub gives a job of the class and the repository to a runner of the group. The start of
+another repository's job proves nothing: a group admits each repository by itself (docs.github.com, "Managing
+access to self-hosted runners using groups"). Probes retry a job from time to time. A job that a runner may
+already have run is read at GitHub first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from autoscaler.ledger.indexes import ON_HOLD_AFTER, is_on_hold
+from autoscaler.ledger.indexes import ON_HOLD_AFTER, is_on_hold, line_of
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.demand import DemandClass
-from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.jobs import Job
+from autoscaler.model.identifiers import Instant, RunnerName, Seconds
+from autoscaler.model.jobs import Admission, Job, JobState
 from autoscaler.model.labels import covers
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import CHECKED_EVERY, PASSED_OVER_AFTER, Runner, RunnerState
@@ -87,31 +92,66 @@ def check_idle_runners(state: LedgerState, at: Instant) -> None:
                 runner.retry_at = at + CHECKED_EVERY
 
 
-def release_holds(state: LedgerState, demand: DemandClass | None, at: Instant) -> None:
-    """End the holds of a class's jobs, because GitHub started a job of the class."""
-    if demand is None:
+def release_holds(state: LedgerState, job: Job, runner: Runner, at: Instant) -> None:
+    """End the holds of a repository's jobs of a class, because one of them started on a runner of its group."""
+    if job.demand is None or not note_served(state, job, runner):
         return
-    asked = (state.jobs[job] for job in state.reads) if state.disputed.get(demand) else ()
-    disputed = [job for job in asked if job.disputed and job.demand == demand and is_on_hold(job)]
-    for job in (*state.on_hold.get(demand, {}).values(), *disputed):
-        with state.changing(job):
-            job.passed_over = ()
-            job.probe_at = None
-        if not job.disputed:
-            state.reads.pop(job.id, None)
-        state.note(job, at, "released", "a job of its class started")
+    for other in tuple(state.jobs_passed_over.get(line_of(job, job.demand), {}).values()):
+        if is_on_hold(other):
+            _release(state, other, at, "a job of its class and repository started")
+
+
+def join_hold(state: LedgerState, job: Job, at: Instant) -> None:
+    """Put a queued job on hold if its repository is: GitHub would probably not assign this job, either."""
+    demand = job.demand
+    if demand is None or job.state is not JobState.QUEUED or job.passed_over:
+        return
+    if job.admission is not Admission.ADMITTED or _place(job, demand) in state.served_repositories:
+        return
+    others = state.jobs_passed_over.get(line_of(job, demand), {}).values()
+    held = next((other for other in others if len(other.passed_over) >= ON_HOLD_AFTER), None)
+    if held is not None:
+        _hold(state, job, held.passed_over, at)
 
 
 def probe_held(state: LedgerState, at: Instant) -> None:
-    """Retry jobs on hold whose `probe_at` has passed."""
-    for jobs in tuple(state.on_hold.values()):
-        for job in tuple(jobs.values()):
-            if job.probe_at is not None and job.probe_at <= at:
-                with state.changing(job):
-                    job.probe_at = None
-                state.note(
-                    job, at, "probe", f"passed over by {counted(len(job.passed_over), 'runner')}"
-                )
+    """Retry jobs on hold whose `probe_at` has passed: of a repository that is on hold, one at a time."""
+    for demand, jobs in tuple(state.on_hold.items()):
+        due = [job for job in jobs.values() if job.probe_at is not None and job.probe_at <= at]
+        probing: set[str] = set()
+        for job in sorted(due, key=lambda job: (job.queued_at, job.id)):
+            repository = job.repository.lower()
+            if _place(job, demand) not in state.served_repositories:
+                if repository in probing:
+                    continue
+                probing.add(repository)
+                if _is_probing(state, line_of(job, demand)):
+                    continue
+            with state.changing(job):
+                job.probe_at = None
+            state.note(
+                job, at, "probe", f"passed over by {counted(len(job.passed_over), 'runner')}"
+            )
+
+
+def _is_probing(state: LedgerState, line: tuple[DemandClass, str]) -> bool:
+    """Return True if a job of a repository that is on hold is being retried."""
+    return any(
+        len(job.passed_over) >= ON_HOLD_AFTER and job.probe_at is None
+        for job in state.jobs_passed_over.get(line, {}).values()
+    )
+
+
+def note_served(state: LedgerState, job: Job, runner: Runner) -> bool:
+    """Note that GitHub gave a job to a runner. Return False if the runner is of another runner group."""
+    demand = job.demand
+    if demand is None or (runner.demand.scope, runner.demand.runner_group) != (
+        demand.scope,
+        demand.runner_group,
+    ):
+        return False
+    state.served_repositories.add(_place(job, demand))
+    return True
 
 
 def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by: Instant) -> bool:
@@ -127,11 +167,56 @@ def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by
         job.passed_over = (*job.passed_over, runner.name)
     state.note(job, at, "passed_over", f"by {runner.name}")
     if len(job.passed_over) >= ON_HOLD_AFTER:
-        with state.changing(job):
-            job.probe_at = at + PROBES.delay(len(job.passed_over) - ON_HOLD_AFTER)
-        state.note(job, at, "on_hold", f"passed over by {', '.join(job.passed_over[-2:])}")
+        _hold(state, job, job.passed_over, at)
     state.dispute(job, at, f"{runner.name} did not get it, or runs it")
+    _hold_repository(state, job, at)
     return True
+
+
+def _hold_repository(state: LedgerState, job: Job, at: Instant) -> None:
+    """Put all jobs of a job's class and repository on hold, if GitHub has probably refused the repository.
+
+    O(jobs of the class), at most once for each probe.
+    """
+    demand = job.demand
+    if demand is None or _place(job, demand) in state.served_repositories:
+        return
+    line = line_of(job, demand)
+    runners = _passed_over_for(state.jobs_passed_over.get(line, {}).values())
+    if len(runners) < ON_HOLD_AFTER:
+        return
+    queue = state.queues.get(demand, {}).values()
+    others = [other for other in queue if line_of(other, demand) == line]
+    for other in (*others, *state.jobs_passed_over[line].values()):
+        if other.passed_over != runners or other.probe_at is None:
+            _hold(state, other, runners, at)
+
+
+def _hold(state: LedgerState, job: Job, runners: tuple[RunnerName, ...], at: Instant) -> None:
+    with state.changing(job):
+        job.passed_over = runners
+        job.probe_at = at + PROBES.delay(len(runners) - ON_HOLD_AFTER)
+    state.note(job, at, "on_hold", f"passed over by {', '.join(runners[-2:])}")
+
+
+def _release(state: LedgerState, job: Job, at: Instant, why: str) -> None:
+    with state.changing(job):
+        job.passed_over = ()
+        job.probe_at = None
+    if not job.disputed:
+        state.reads.pop(job.id, None)
+    state.note(job, at, "released", why)
+
+
+def _passed_over_for(jobs: Iterable[Job]) -> tuple[RunnerName, ...]:
+    """Return the runners that got none of these jobs, each once."""
+    longest_first = sorted(jobs, key=lambda job: (-len(job.passed_over), job.queued_at, job.id))
+    return tuple(dict.fromkeys(name for job in longest_first for name in job.passed_over))
+
+
+def _place(job: Job, demand: DemandClass) -> tuple[str, str, str]:
+    """Return what GitHub compares to decide whether a runner group admits a repository."""
+    return demand.scope, demand.runner_group, job.repository.lower()
 
 
 def _job_not_given(state: LedgerState, runner: Runner, queued_by: Instant) -> Job | None:

@@ -5,7 +5,8 @@
 - a provider's listing: O(its length); a complete one: O(machines); while a machine of an unknown launch
   request exists, any one: O(machines + jobs)
 - a listing of runners: O(its names), times the slots of a launch request for an unknown runner
-- the start of a job: O(jobs to read at GitHub), if a job of the same class is among them
+- the start of a job: O(jobs of its class and repository for which runners were passed over)
+- an idle runner that GitHub passed over, and the retry of a job on hold: O(jobs of the class)
 - the start of the controller: O(records + cooldowns)
 """
 
@@ -76,6 +77,9 @@ class Ledger:
         for cooldown in cooldowns:
             self._state.restore_cooldown(cooldown)
         for job in self._state.jobs.values():
+            runner = self._state.runners.get(job.runner_name) if job.runner_name else None
+            if runner is not None and runner.job == job.id:
+                job_holds.note_served(self._state, job, runner)
             if job.disputed:
                 self._state.reads[job.id] = job.updated_at
 

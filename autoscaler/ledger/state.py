@@ -84,6 +84,8 @@ class LedgerState(IndexedRecords):
         self.run_origins: dict[int, RunOrigin] = {}
         self.run_questions: dict[int, RunQuestion] = {}
         self.ran_outside: set[RunnerName] = set()
+        self.served_repositories: set[tuple[str, str, str]] = set()
+        """Scope, runner group and repository of each job that GitHub has given to a runner of the group."""
 
         self._touched: dict[tuple[str, str], Record] = {}
         self._history: list[HistoryRow] = []
