@@ -41,8 +41,8 @@ ON_HOLD_AFTER = 2
 
 
 def is_on_hold(job: Job) -> bool:
-    """Return True if the job is on hold because of passed-over runners."""
-    return job.probe_at is not None and len(job.passed_over) >= ON_HOLD_AFTER
+    """Return True if the job is on hold because GitHub gives it to no runner of its group."""
+    return job.probe_at is not None
 
 
 def line_of(job: Job, demand: DemandClass) -> tuple[DemandClass, str]:
@@ -66,7 +66,7 @@ class IndexedRecords:
         self.waiting: Any = SortedList()
         self.on_hold: dict[DemandClass, dict[JobId, Job]] = {}
         self.jobs_passed_over: dict[tuple[DemandClass, str], dict[JobId, Job]] = {}
-        """Queued jobs that runners were passed over for, also disputed ones, by class and repository."""
+        """By class and repository: queued jobs that are on hold or have marks, also disputed ones."""
         self.open_launch_requests: dict[LaunchRequestId, LaunchRequest] = {}
         self.by_state: dict[tuple[SkuName, MachineState], Any] = {}
         self.by_provider_id: dict[ProviderMachineId, MachineId] = {}
@@ -130,7 +130,7 @@ class IndexedRecords:
             if job.state is JobState.QUEUED:
                 self._index_unmatched(job)
             return
-        if job.passed_over and job.state is JobState.QUEUED:
+        if job.state is JobState.QUEUED and (job.passed_over or is_on_hold(job)):
             self.jobs_passed_over.setdefault(line_of(job, job.demand), {})[job.id] = job
         self.counters.queue(job)
         self.counters.await_approval(job, 1)

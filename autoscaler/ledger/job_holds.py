@@ -2,7 +2,8 @@
 
 A job is on hold after two different idle runners did not get it. If GitHub has given no job of the repository
 to a runner of the runner group yet, the group probably does not admit the repository. Then all jobs of the
-repository's class are on hold after two idle runners, later ones too, and one at a time is retried.
+repository's class are on hold after two idle runners, later ones too, and one at a time is retried. If GitHub
+shows that the group refuses the repository (`runner_groups`), its jobs are on hold without any runner.
 
 A hold ends when GitHub gives a job of the class and the repository to a runner of the group. The start of
 another repository's job proves nothing: a group admits each repository by itself (docs.github.com, "Managing
@@ -24,6 +25,9 @@ from autoscaler.model.runners import CHECKED_EVERY, PASSED_OVER_AFTER, Runner, R
 from autoscaler.model.wording import counted
 
 PROBES = Backoff(600.0, 3600.0)
+
+GROUP_VALID: Seconds = 7200.0
+"""How long a reading of a runner group counts: two of the hourly readings. Each extends the holds."""
 
 JOB_ASSIGNED_WITHIN: Seconds = 60.0
 """GitHub gives an assigned job to another runner after a minute (actions/scaleset README)."""
@@ -98,15 +102,23 @@ def release_holds(state: LedgerState, job: Job, runner: Runner, at: Instant) -> 
         return
     for other in tuple(state.jobs_passed_over.get(line_of(job, job.demand), {}).values()):
         if is_on_hold(other):
-            _release(state, other, at, "a job of its class and repository started")
+            release(state, other, at, "a job of its class and repository started")
 
 
 def join_hold(state: LedgerState, job: Job, at: Instant) -> None:
     """Put a queued job on hold if its repository is: GitHub would probably not assign this job, either."""
     demand = job.demand
-    if demand is None or job.state is not JobState.QUEUED or job.passed_over:
+    if demand is None or job.state is not JobState.QUEUED or is_on_hold(job):
         return
-    if job.admission is not Admission.ADMITTED or _place(job, demand) in state.served_repositories:
+    if (
+        job.admission is not Admission.ADMITTED
+        or place_of(job, demand) in state.served_repositories
+    ):
+        return
+    if is_refused(state, job, at):
+        hold_refused(state, job, at)
+        return
+    if job.passed_over:
         return
     others = state.jobs_passed_over.get(line_of(job, demand), {}).values()
     held = next((other for other in others if len(other.passed_over) >= ON_HOLD_AFTER), None)
@@ -121,7 +133,7 @@ def probe_held(state: LedgerState, at: Instant) -> None:
         probing: set[str] = set()
         for job in sorted(due, key=lambda job: (job.queued_at, job.id)):
             repository = job.repository.lower()
-            if _place(job, demand) not in state.served_repositories:
+            if place_of(job, demand) not in state.served_repositories:
                 if repository in probing:
                     continue
                 probing.add(repository)
@@ -150,7 +162,7 @@ def note_served(state: LedgerState, job: Job, runner: Runner) -> bool:
         demand.runner_group,
     ):
         return False
-    state.served_repositories.add(_place(job, demand))
+    state.served_repositories.add(place_of(job, demand))
     return True
 
 
@@ -179,7 +191,7 @@ def _hold_repository(state: LedgerState, job: Job, at: Instant) -> None:
     O(jobs of the class), at most once for each probe.
     """
     demand = job.demand
-    if demand is None or _place(job, demand) in state.served_repositories:
+    if demand is None or place_of(job, demand) in state.served_repositories:
         return
     line = line_of(job, demand)
     runners = _passed_over_for(state.jobs_passed_over.get(line, {}).values())
@@ -199,7 +211,31 @@ def _hold(state: LedgerState, job: Job, runners: tuple[RunnerName, ...], at: Ins
     state.note(job, at, "on_hold", f"passed over by {', '.join(runners[-2:])}")
 
 
-def _release(state: LedgerState, job: Job, at: Instant, why: str) -> None:
+def is_refused(state: LedgerState, job: Job, at: Instant) -> bool:
+    """Return True if GitHub has lately shown that the job's runner group refuses its repository."""
+    demand = job.demand
+    if demand is None:
+        return False
+    group, read_at = state.runner_groups.get((demand.scope, demand.runner_group), (None, 0.0))
+    is_public = job.origin is not None and job.origin.public
+    return (
+        group is not None
+        and at - read_at < GROUP_VALID
+        and group.refuses(job.repository, is_public)
+    )
+
+
+def hold_refused(state: LedgerState, job: Job, at: Instant) -> None:
+    """Put a job on hold whose group refuses its repository, until the next readings of the group."""
+    if not is_on_hold(job) or job.passed_over:
+        state.note(job, at, "on_hold", "its runner group does not admit its repository")
+    with state.changing(job):
+        job.passed_over = ()
+        job.probe_at = at + GROUP_VALID
+
+
+def release(state: LedgerState, job: Job, at: Instant, why: str) -> None:
+    """End the hold of a job."""
     with state.changing(job):
         job.passed_over = ()
         job.probe_at = None
@@ -214,7 +250,7 @@ def _passed_over_for(jobs: Iterable[Job]) -> tuple[RunnerName, ...]:
     return tuple(dict.fromkeys(name for job in longest_first for name in job.passed_over))
 
 
-def _place(job: Job, demand: DemandClass) -> tuple[str, str, str]:
+def place_of(job: Job, demand: DemandClass) -> tuple[str, str, str]:
     """Return what GitHub compares to decide whether a runner group admits a repository."""
     return demand.scope, demand.runner_group, job.repository.lower()
 

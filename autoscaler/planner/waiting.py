@@ -18,6 +18,10 @@ from autoscaler.planner.shares import filled
 MAX_NAMED_REPOSITORIES = 3
 """Maximum number of repositories that a reason names."""
 
+_SETTINGS = (
+    "Settings > Actions > Runner groups (repository access, public repositories, workflow access)"
+)
+
 _DISPUTED = WaitReason(WaitCode.JOB_UNCONFIRMED, "asking GitHub for the current state of the job")
 
 _NOT_PLANNED = WaitReason(WaitCode.NOT_PLANNED, "not planned yet")
@@ -61,8 +65,11 @@ def waiting_reasons(
             runs.append(Waiting(rest, blocked + _full_shares(fleet, matching, demand), True))
         reasons[demand] = tuple(runs)
     for demand, jobs in fleet.on_hold.items():
-        why = not_assigned(demand, {job.repository for job in jobs.values()})
-        reasons[demand] = (*reasons.get(demand, ()), Waiting(len(jobs), (why,), blocked=True))
+        for by_group in (True, False):
+            held = [job for job in jobs.values() if by_group is not bool(job.passed_over)]
+            if held:
+                why = (not_assigned(demand, {job.repository for job in held}, refused=by_group),)
+                reasons[demand] = (*reasons.get(demand, ()), Waiting(len(held), why, blocked=True))
     for demand, count in fleet.disputed.items():
         reasons[demand] = (*reasons.get(demand, ()), Waiting(count, (_DISPUTED,), blocked=True))
     for (demand, admission), count in sorted(fleet.unadmitted.items()):
@@ -71,23 +78,28 @@ def waiting_reasons(
     return reasons
 
 
-def not_assigned(demand: DemandClass, repositories: Collection[str]) -> WaitReason:
+def not_assigned(
+    demand: DemandClass, repositories: Collection[str], *, refused: bool
+) -> WaitReason:
     """Return why jobs of these repositories are on hold, with the settings at GitHub that may be the cause.
 
-    The settings are those of an organization's runner group (docs.github.com, "Managing access to self-hosted
-    runners using groups").
+    `refused`: GitHub shows that the runner group does not admit the repositories. The settings are those of an
+    organization's runner group (docs.github.com, "Managing access to self-hosted runners using groups").
     """
     kind, _, where = demand.scope.partition(":")
-    look = f"look at Settings > Actions of {where}"
-    if kind == "org":
-        look = (
-            f"check that the runner group {demand.runner_group!r} of {where} admits it (Settings > Actions > "
-            "Runner groups: repository access, public repositories, workflow access)"
-        )
-    message = (
-        f"GitHub gave jobs of {_named(sorted(repositories))} to none of two idle runners with their labels: "
-        f"{look}; retrying from time to time"
+    names, group = (
+        _named(sorted(repositories)),
+        f"the runner group {demand.runner_group!r} of {where}",
     )
+    if refused:
+        message = f"{group} does not admit {names}: see {_SETTINGS}; the group is read every minute"
+    else:
+        look = f"check that {group} admits it: {_SETTINGS}"
+        message = (
+            f"GitHub gave jobs of {names} to none of two idle runners with their labels; "
+            f"{look if kind == 'org' else f'see Settings > Actions of {where}'}; "
+            "retrying from time to time"
+        )
     return WaitReason(WaitCode.NOT_ASSIGNED, message)
 
 

@@ -154,6 +154,10 @@ def _github_is_asked(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
 
 
 def _another_machine_is_tried(_fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
+    if not job.passed_over:
+        return NextEvent(
+            "the runner group admits the repository; the controller reads it every minute"
+        )
     tried = (
         "the controller tries another machine for the job, or for an older one of its repository"
     )

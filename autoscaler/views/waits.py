@@ -61,9 +61,8 @@ def wait_of(fleet: Fleet, reasons: Reasons, job: Job) -> Wait | None:
         return _in_line(fleet, runs, job, demand)
     found = next((run.reasons for run in runs if run.code is undecided), _NOT_PLANNED)
     if undecided is WaitCode.NOT_ASSIGNED:
-        found = (
-            not_assigned(demand, (job.repository,)),
-        )  # the class may have several repositories
+        # The class may have several repositories.
+        found = (not_assigned(demand, (job.repository,), refused=not job.passed_over),)
     return Wait(0, 0, 0, found, blocked=True)
 
 

@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
+from autoscaler.ledger.job_holds import GROUP_VALID
 from autoscaler.model import events as e
+from autoscaler.model.access import RunnerGroup
 from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Launch
 from autoscaler.model.run_origins import RunOrigin
-from tests.ledger.builders import World
+from autoscaler.model.waiting import WaitCode
+from tests.ledger.builders import GPU_CLASS, World
 from tests.ledger.test_holds import held_jobs, leaves_idle, serves_the_repository
 from tests.planner.fleets import catalogue, sku
 
@@ -135,3 +138,115 @@ def test_a_job_whose_run_is_read_later_joins_the_hold_of_its_repository() -> Non
     world.observe(3, JobState.QUEUED, run_id=3)
     world.do(e.RunRead, 3, INSIDE)
     assert sorted(held_jobs(world)) == [1, 2, 3]
+
+
+def reads(world: World, group: RunnerGroup) -> None:
+    world.do(e.RunnerGroupRead, "org:acme", "Default", group)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        RunnerGroup("selected", False, False, ("acme/other",)),
+        RunnerGroup("selected", True, False, ()),
+    ],
+)
+def test_no_machine_is_launched_for_a_repository_that_the_group_does_not_admit(
+    group: RunnerGroup,
+) -> None:
+    world = World()
+    world.queue(1)
+    reads(world, group)
+    world.queue(2)
+    assert sorted(held_jobs(world)) == [1, 2]
+    assert launches(world) == 0
+    (why,) = world.plan().waiting[GPU_CLASS]
+    assert (why.code, why.count, why.blocked) == (WaitCode.NOT_ASSIGNED, 2, True)
+    assert "runner group 'Default' of acme does not admit acme/widgets: see Settings" in why.message
+    for _ in range(600):
+        reads(world, group)
+        world.after(60)
+    assert launches(world) == 0
+    reads(world, replace(group, repositories=("acme/other", "ACME/Widgets")))
+    assert held_jobs(world) == []
+    assert launches(world) == 2
+
+
+def test_a_group_without_public_repositories_refuses_those_that_are_public() -> None:
+    world = World(catalogue(replace(sku(), access=Access(("acme/*",), forks=False))))
+    group = RunnerGroup("all", allows_public_repositories=False, restricted_to_workflows=False)
+    reads(world, group)
+    for job, public in ((1, True), (2, False)):
+        world.observe(job, JobState.QUEUED, run_id=job, repository=f"acme/r{job}")
+        world.do(e.RunRead, job, replace(INSIDE, public=public))
+    assert held_jobs(world) == [1]
+    assert launches(world) == 1
+    reads(world, replace(group, allows_public_repositories=True))
+    assert held_jobs(world) == []
+
+
+CHANGES = (
+    {"allows_public_repositories": True},
+    {"restricted_to_workflows": False},
+    {"workflows": ("acme/widgets/.github/workflows/ci.yml@main",)},
+    {"visibility": "selected", "repositories": ("acme/widgets",)},
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_group_ends_the_holds_of_the_repositories_that_it_does_not_refuse(
+    change: Any,
+) -> None:
+    world = World()
+    group = RunnerGroup("all", allows_public_repositories=False, restricted_to_workflows=True)
+    reads(world, group)
+    world.queue(1, 2)
+    refuse(world, "a")
+    refuse(world, "b")
+    reads(world, group)
+    assert sorted(held_jobs(world)) == [1, 2], "the same answer proves nothing"
+    reads(world, replace(group, **change))
+    assert held_jobs(world) == []
+    assert launches(world) == 2
+
+
+def test_a_reading_of_another_group_or_scope_changes_nothing() -> None:
+    world = World()
+    world.queue(1)
+    for scope, group in (("org:acme", "other"), ("org:other", "Default")):
+        none = RunnerGroup("selected", False, False, ())
+        world.do(e.RunnerGroupRead, scope, group, none)
+        world.do(e.RunnerGroupRead, scope, group, replace(none, repositories=("a/b",)))
+    assert launches(world) == 1
+
+
+def test_a_repository_that_its_group_stops_admitting_is_on_hold_although_it_was_served() -> None:
+    world = World()
+    reads(world, RunnerGroup("selected", False, False, ("acme/widgets",)))
+    serves_the_repository(world)
+    world.queue(1)
+    reads(world, RunnerGroup("selected", False, False, ()))
+    assert held_jobs(world) == [1]
+    serves_the_repository(world, 98)
+    assert held_jobs(world) == [], "GitHub has given it a job since then"
+
+
+def test_a_group_that_cannot_be_read_for_long_holds_nothing() -> None:
+    world = World()
+    reads(world, RunnerGroup("selected", False, False, ()))
+    world.queue(1)
+    world.after(GROUP_VALID - 1)
+    assert launches(world) == 0
+    world.after(1)
+    world.queue(2)
+    assert launches(world) == 2
+
+
+def test_a_restart_keeps_the_hold_until_the_group_is_read_again() -> None:
+    world = World()
+    reads(world, RunnerGroup("selected", False, False, ()))
+    world.queue(1)
+    world.restart(10.0)
+    assert (held_jobs(world), launches(world)) == ([1], 0)
+    reads(world, RunnerGroup("all", True, False))
+    assert held_jobs(world) == []

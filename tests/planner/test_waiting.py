@@ -25,8 +25,8 @@ LAUNCH_PLANNED = WaitReason(WaitCode.LAUNCH_PLANNED, PLANNED)
 LIMIT = WaitReason(WaitCode.FLEET_MACHINES, "the fleet's limit of 1 machine is reached")
 ASKED = "asking GitHub for the current state of the job"
 HELD = (
-    "GitHub gave jobs of acme/widgets to none of two idle runners with their labels: check that the runner "
-    "group 'Default' of acme admits it (Settings > Actions > Runner groups: repository access, public "
+    "GitHub gave jobs of acme/widgets to none of two idle runners with their labels; check that the runner "
+    "group 'Default' of acme admits it: Settings > Actions > Runner groups (repository access, public "
     "repositories, workflow access); retrying from time to time"
 )
 
@@ -78,22 +78,24 @@ def test_the_waiting_reason_of_a_job_on_hold_is_that_runners_were_passed_over() 
     assert reasons(world) == [(1, PLANNED, False), (1, HELD, True)]
 
 
+@pytest.mark.parametrize("refused", [True, False])
 @pytest.mark.parametrize(
     ("repositories", "named"),
     [(("a/b",), "a/b"), (tuple(f"a/r{n}" for n in range(5)), "a/r0, a/r1, a/r2, ...")],
 )
-def test_the_reason_of_jobs_on_hold_names_some_repositories(
-    repositories: tuple[str, ...], named: str
+def test_the_reason_of_jobs_on_hold_names_the_group_the_setting_and_some_repositories(
+    repositories: tuple[str, ...], named: str, *, refused: bool
 ) -> None:
     demand = DemandClass("org:a", "gpu", ("gpu",), (SkuName("gpu"),))
-    message = not_assigned(demand, repositories).message
-    assert f"jobs of {named} to none" in message
-    assert "runner group 'gpu' of a " in message
+    message = not_assigned(demand, repositories, refused=refused).message
+    assert (f"admit {named}:" if refused else f"jobs of {named} to none") in message
+    assert "the runner group 'gpu' of a " in message
+    assert "repository access" in message
 
 
 def test_the_reason_of_jobs_on_hold_in_a_repositorys_scope_names_no_group() -> None:
     demand = DemandClass("repo:a/b", "Default", ("gpu",), (SkuName("gpu"),))
-    message = not_assigned(demand, ("a/b",)).message
+    message = not_assigned(demand, ("a/b",), refused=False).message
     assert "group" not in message
     assert "Settings > Actions of a/b" in message
 
