@@ -66,15 +66,19 @@ def remove_marks_of(state: LedgerState, machine: Machine, at: Instant) -> None:
     runner = state.runners.get(name) if name is not None else None
     if name is None or runner is None or runner.job is not None:
         return
-    on_hold = (job for jobs in state.on_hold.values() for job in jobs.values())
-    asked = (state.jobs[job] for job in state.reads)
-    for job in {job.id: job for job in (*_fitting(state, runner), *on_hold, *asked)}.values():
-        if name in job.passed_over:
-            with state.changing(job):
-                job.passed_over = tuple(one for one in job.passed_over if one != name)
-                if len(job.passed_over) < ON_HOLD_AFTER:
-                    job.probe_at = None
-            state.note(job, at, "released", f"{name} could not connect to GitHub")
+    _remove_marks(state, runner, at, f"{name} could not connect to GitHub")
+
+
+def _remove_marks(state: LedgerState, runner: Runner, at: Instant, why: str) -> None:
+    """Remove the marks of a runner from all jobs. O(jobs with marks)."""
+    for jobs in tuple(state.jobs_passed_over.values()):
+        for job in tuple(jobs.values()):
+            if runner.name in job.passed_over:
+                with state.changing(job):
+                    job.passed_over = tuple(one for one in job.passed_over if one != runner.name)
+                    if len(job.passed_over) < ON_HOLD_AFTER:
+                        job.probe_at = None
+                state.note(job, at, "released", why)
 
 
 def check_idle_runners(state: LedgerState, at: Instant) -> None:
@@ -97,7 +101,13 @@ def check_idle_runners(state: LedgerState, at: Instant) -> None:
 
 
 def release_holds(state: LedgerState, job: Job, runner: Runner, at: Instant) -> None:
-    """End the holds of a repository's jobs of a class, because one of them started on a runner of its group."""
+    """End the holds of a repository's jobs of a class, because one of them started on a runner of its group.
+
+    A job with root may report the exit of its machine before GitHub reports the job. The exit marked another
+    job then, and the mark is removed.
+    """
+    if runner.state is RunnerState.DONE and not runner.passed_over:
+        _remove_marks(state, runner, at, f"{runner.name} had a job")
     if job.demand is None or not note_served(state, job, runner):
         return
     for other in tuple(state.jobs_passed_over.get(line_of(job, job.demand), {}).values()):

@@ -176,8 +176,10 @@ def _launches(parameters: AlertParameters) -> Iterator[Alert]:
     )
     yield Alert(
         "RunnerVersionRefused",
-        increased(refused, "sku", half_hour, "> 0"),
-        0.0,
+        # A job with root may report it of its own machine. The circuit breaker opens if two machines do.
+        f"({increased(refused, 'sku', half_hour, '> 0')}) "
+        "and on (sku) max by (sku) (autoscaler_sku_circuit_open) > 0",
+        2 * MINUTE,
         "page",
         "GitHub refuses the version of actions/runner in the image of {{ $labels.sku }}.",
     )

@@ -83,6 +83,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._lag: Seconds = 0.0
         self._checks: dict[tuple[str, str, str], deque[Instant]] = {}
         self._refused_at: dict[str, Instant] = {}
+        self._circuits_open: frozenset[str] = frozenset()
         self._deadlines: dict[str, tuple[str, Instant]] = {}
         self._budgets: dict[tuple[str, str, str], tuple[int, int, Instant]] = {}
         self._stale: dict[str, Seconds] = {}
@@ -130,6 +131,7 @@ class WatchedTelemetry(PrometheusTelemetry):
     def fleet(self, counts: FleetCounts) -> None:
         """See `Telemetry.fleet`."""
         super().fleet(counts)
+        self._circuits_open = frozenset(map(self._sku.value, counts.circuits_open))
         running = sum(counts.jobs_in_progress.values())
         machines = sum(
             count for (_, state), count in counts.machines.items() if state in _FOR_A_JOB
@@ -234,7 +236,7 @@ class WatchedTelemetry(PrometheusTelemetry):
                 )
                 yield Trouble("health_checks_fail", sku, message)
         for sku, at in sorted(self._refused_at.items()):
-            if now - at < WINDOW:
+            if now - at < WINDOW and sku in self._circuits_open:
                 message = "GitHub refuses the version of actions/runner in its image"
                 yield Trouble("runner_version_refused", sku, message)
         for sku, (version, at) in sorted(self._deadlines.items()):

@@ -250,3 +250,23 @@ def test_a_restart_keeps_the_hold_until_the_group_is_read_again() -> None:
     assert (held_jobs(world), launches(world)) == ([1], 0)
     reads(world, RunnerGroup("all", True, False))
     assert held_jobs(world) == []
+
+
+def test_a_false_report_of_an_exit_holds_back_no_job_of_another_repository() -> None:
+    """A job with root reports the exit of its machine before GitHub's report of the job arrives."""
+    world = World()
+    world.queue(1)
+    for number, name in enumerate("abcd"):
+        runner = leaves_idle(world, name)
+        world.observe(100 + number, JobState.IN_PROGRESS, repository="acme/bad", runner_name=runner)
+        assert world.job(1).passed_over == ()
+    assert held_jobs(world) == []
+
+
+def test_a_runner_that_was_idle_for_long_keeps_its_mark_when_it_gets_another_job() -> None:
+    world = World()
+    world.queue(1)
+    runner = world.ready("a")
+    world.after(180)
+    world.observe(2, JobState.IN_PROGRESS, repository="acme/other", runner_name=runner)
+    assert world.job(1).passed_over == (runner,)

@@ -109,6 +109,8 @@ def test_faults_of_half_an_hour_end(watch: Watch) -> None:
     assert watch.codes() == []
     watch.telemetry.runner_exited(GPU, ExitReason.VERSION_DEPRECATED)
     watch.telemetry.delivery(DeliveryAnswer.STORE_FAILED)
+    assert watch.codes() == ["store_fails"], "one machine said so, and no circuit breaker opened"
+    watch.telemetry.fleet(FleetCounts(circuits_open=(GPU,)))
     assert watch.codes() == ["store_fails", "runner_version_refused"]
     watch.now += WINDOW
     assert watch.codes() == []
