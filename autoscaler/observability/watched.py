@@ -84,6 +84,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._checks: dict[tuple[str, str, str], deque[Instant]] = {}
         self._refused_at: dict[str, Instant] = {}
         self._circuits_open: frozenset[str] = frozenset()
+        self._outside: dict[str, dict[str, Instant]] = {}
         self._deadlines: dict[str, tuple[str, Instant]] = {}
         self._budgets: dict[tuple[str, str, str], tuple[int, int, Instant]] = {}
         self._stale: dict[str, Seconds] = {}
@@ -153,6 +154,11 @@ class WatchedTelemetry(PrometheusTelemetry):
         super().runner_exited(sku, reason)
         if reason is ExitReason.VERSION_DEPRECATED:
             self._refused_at[self._sku.value(sku)] = self._now()
+
+    def job_outside_access(self, sku: SkuName, reason: str) -> None:
+        """See `Telemetry.job_outside_access`."""
+        super().job_outside_access(sku, reason)
+        self._outside.setdefault(self._sku.value(sku), {})[self._access.value(reason)] = self._now()
 
     def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
         """See `Telemetry.runner_deadline`."""
@@ -239,6 +245,14 @@ class WatchedTelemetry(PrometheusTelemetry):
             if now - at < WINDOW and sku in self._circuits_open:
                 message = "GitHub refuses the version of actions/runner in its image"
                 yield Trouble("runner_version_refused", sku, message)
+        for sku, reasons in sorted(self._outside.items()):
+            recent = sorted(one for one, at in reasons.items() if now - at < WINDOW)
+            if recent:
+                message = (
+                    f"GitHub gave its machines to jobs that access does not admit ({', '.join(recent)}); "
+                    "the job hook refuses them on the machine"
+                )
+                yield Trouble("job_outside_access", sku, message)
         for sku, (version, at) in sorted(self._deadlines.items()):
             if at - now < VERSION_NOTICE:
                 runner = f"jobs to actions/runner {version} of its image"

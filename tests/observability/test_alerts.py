@@ -120,6 +120,9 @@ FAULTS = {
     "MachinesUnverified": Fault(
         "autoscaler_machines_unverified", 0, 2, 1500, constant=(("autoscaler_machines_foreign", 0),)
     ),
+    "JobsOutsideAccess": Fault(
+        'autoscaler_jobs_outside_access_total{sku="gpu",reason="fork"}', 0, 1, 5, counter=True
+    ),
     "RunnerGroupTooWide": gauge(
         "runner_group_too_wide",
         0,
@@ -206,7 +209,7 @@ def firing(name: str, at: int, expected: bool) -> dict[str, Any]:
 
 
 @pytest.mark.systems
-@pytest.mark.parametrize("name", ["HealthChecksFail", "RunnerVersionRefused"])
+@pytest.mark.parametrize("name", ["HealthChecksFail", "RunnerVersionRefused", "JobsOutsideAccess"])
 def test_an_alert_on_a_counter_sees_the_first_events_of_a_series(name: str, tmp_path: Path) -> None:
     """The series begins at its first event, between two scrapes with several."""
     fault = FAULTS[name]
