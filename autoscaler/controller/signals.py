@@ -34,7 +34,13 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.jobs import Admission, Job
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.machines import (
+    SAID_WITHOUT_A_JOB,
+    ExitReason,
+    Machine,
+    MachineState,
+    TerminationReason,
+)
 from autoscaler.model.waiting import WaitCode, Waiting
 
 _log = structlog.get_logger(__name__)
@@ -165,12 +171,19 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: RecordTeleme
         if row.code == FailureClass.HEALTH_CHECK:
             _report_health_checks(machine, row, telemetry)
     elif row.event == MachineState.EXITED and machine.work.exit_reason is not None:
-        telemetry.runner_exited(machine.sku, machine.work.exit_reason)
+        telemetry.runner_exited(machine.sku, _credible(state, machine, machine.work.exit_reason))
     elif row.event == "interrupted" and machine.interruption.kind is not None:
         telemetry.machine_interrupted(machine.sku, machine.interruption.kind)
     elif row.event == OUTSIDE_ACCESS:
         telemetry.job_outside_access(machine.sku, row.detail.partition(":")[0])
         _log.warning("job_ran_outside_access", **machine_fields(machine), detail=row.detail)
+
+
+def _credible(state: LedgerState, machine: Machine, reason: ExitReason) -> ExitReason:
+    """Return the reason of an exit, or `exited` if a job on the machine must have reported it."""
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    had_job = runner is not None and runner.job is not None
+    return ExitReason.EXITED if had_job and reason in SAID_WITHOUT_A_JOB else reason
 
 
 def _report_launch_request(row: HistoryRow, state: LedgerState) -> None:

@@ -1,4 +1,7 @@
-"""Compares runner groups with the SKUs' `access`, at the start and every hour, and warns if one is too wide."""
+"""Reads runner groups at the start and every hour, and each minute while jobs of one are on hold.
+
+Warns if a group admits more than the SKUs' `access`. The ledger puts jobs on hold that a group refuses.
+"""
 
 from collections.abc import Collection
 
@@ -9,13 +12,17 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists, ListedRepository, Listing
 from autoscaler.controller.ports.telemetry import GroupTelemetry
-from autoscaler.model.access import Excess, excesses
+from autoscaler.model.access import Excess, RunnerGroup, excesses
 from autoscaler.model.catalogue import Scope
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.events import RunnerGroupRead
+from autoscaler.model.identifiers import Instant, Seconds
 
 EVERY: Seconds = 3600.0
 AGAIN: Seconds = 300.0
 """Interval of retries after a group could not be read."""
+
+LOOK_EVERY: Seconds = 60.0
+"""How often a group is read while jobs are on hold that GitHub gives to no runner of it."""
 
 NAMED_AT_MOST = 10
 """Maximum number of repositories in a warning."""
@@ -39,12 +46,24 @@ class GroupWatch:
         self._lists = lists
         self._telemetry = telemetry
         self._clock = clock
+        self._due: dict[tuple[str, str], Instant] = {}
 
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
-            read = [await self._check_group(scope) for scope in self._scopes()]
-            await self._clock.sleep(EVERY if all(read) else AGAIN)
+            for scope in self._scopes():
+                key, now = (scope.key, scope.runner_group), self._clock.now()
+                if now >= self._due.get(key, now):
+                    self._due[key] = now + (EVERY if await self._check_group(scope) else AGAIN)
+                elif self._has_jobs_on_hold(scope):
+                    await self._read(scope)
+            await self._clock.sleep(LOOK_EVERY)
+
+    def _has_jobs_on_hold(self, scope: Scope) -> bool:
+        return any(
+            (demand.scope, demand.runner_group) == (scope.key, scope.runner_group)
+            for demand in self._journal.ledger.state.on_hold
+        )
 
     def _scopes(self) -> list[Scope]:
         """Return one scope for each runner group. Runners of a repository's scope have no such group."""
@@ -59,19 +78,16 @@ class GroupWatch:
 
         The organization's repositories matter only for a group that admits all of them.
         """
-        listed: Listing[ListedRepository] = Listing()
-        try:
-            group = await self._github.runner_group(scope.key, scope.runner_group)
-            if group.repositories is None:
-                listed = await self._lists.repositories(scope.key)
-        except GitHubError as error:
-            _log.warning(
-                "runner_group_not_read",
-                scope=scope.key,
-                runner_group=scope.runner_group,
-                error=str(error),
-            )
+        group = await self._read(scope)
+        if group is None:
             return False
+        listed: Listing[ListedRepository] = Listing()
+        if group.repositories is None:
+            try:
+                listed = await self._lists.repositories(scope.key)
+            except GitHubError as error:
+                self._report_unread(scope, error)
+                return False
         known = tuple(one.name for one in listed.items)
         catalogue = self._journal.ledger.state.catalogue
         found = excesses(catalogue, scope, group, known)
@@ -89,6 +105,25 @@ class GroupWatch:
             )
         self._report(scope, {finding.excess for finding in found}, is_complete=listed.whole)
         return True
+
+    async def _read(self, scope: Scope) -> RunnerGroup | None:
+        """Read one runner group, for the ledger, too. Return None if it could not be read."""
+        try:
+            group = await self._github.runner_group(scope.key, scope.runner_group)
+        except GitHubError as error:
+            self._report_unread(scope, error)
+            return None
+        now = self._journal.now
+        await self._journal.record(RunnerGroupRead(now, scope.key, scope.runner_group, group))
+        return group
+
+    def _report_unread(self, scope: Scope, error: GitHubError) -> None:
+        _log.warning(
+            "runner_group_not_read",
+            scope=scope.key,
+            runner_group=scope.runner_group,
+            error=str(error),
+        )
 
     def _report(self, scope: Scope, found: Collection[Excess], *, is_complete: bool) -> None:
         """Set the metric of a group.

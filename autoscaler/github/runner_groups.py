@@ -38,6 +38,7 @@ class _Group(Received):
     visibility: str = "all"
     allows_public_repositories: bool = False
     restricted_to_workflows: bool = False
+    selected_workflows: list[str] | None = None
 
 
 class _Repository(Received):
@@ -98,6 +99,7 @@ class RunnerGroups:
             found.allows_public_repositories,
             found.restricted_to_workflows,
             chosen,
+            tuple(found.selected_workflows or ()),
         )
 
     def invalidate(self, target: Target) -> None:

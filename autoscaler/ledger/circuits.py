@@ -27,8 +27,10 @@ its newest runner during an outage (actions/runner#4613)."""
 
 
 def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: str) -> None:
-    """Open the SKU's circuit breaker: GitHub refuses the actions/runner in a machine's image.
+    """Open the SKU's circuit breaker if two machines say that GitHub refuses the actions/runner of its image.
 
+    A job with root may say so before GitHub reports that the runner has the job, so one machine proves nothing:
+    it counts as one that exited without a job. A job on the image ends the count (`cooldowns.note_job_given`).
     While the breaker is open, further refusals of the same image change nothing.
     """
     key = exits_key(machine.sku)
@@ -40,14 +42,20 @@ def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: 
         and known.image == machine.placement.image
     ):
         return
-    failures = max(known.failures if known is not None else 0, IN_A_ROW - 1) + 1
+    image, before = machine.placement.image, known.failures if known is not None else 0
+    if known is not None and before and image and known.image == image:
+        before = max(before, IN_A_ROW - 1)  # a second machine with the image
+    failures = before + 1
     reason = (
         f"GitHub refuses actions/runner {machine.progress.runner_version or 'of unknown version'} in image "
-        f"{machine.placement.image or 'of unknown id'}: {said}"
+        f"{image or 'of unknown id'}: {said}"
     )
-    until = at + REFUSED.delay(failures - IN_A_ROW)
-    state.set_cooldown(Cooldown(key, until, failures, reason[:300], image=machine.placement.image))
-    _remember_refused(state, machine.sku, machine.placement.image, at)
+    is_open = failures >= IN_A_ROW
+    until = at + (REFUSED.delay(failures - IN_A_ROW) if is_open else 0.0)
+    state.set_cooldown(Cooldown(key, until, failures, reason[:300], image=image))
+    if not is_open:
+        return
+    _remember_refused(state, machine.sku, image, at)
     state.note(machine, at, "circuit_opened", reason)
 
 

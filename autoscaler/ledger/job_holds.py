@@ -1,24 +1,33 @@
 """Puts jobs on hold that GitHub keeps queued although runners with their labels were idle.
 
-A job is on hold after two different idle runners did not get it. The hold ends when another job of its
-class starts; probes also retry the job from time to time. A job that a runner may already have run is
-read at GitHub first.
+A job is on hold after two different idle runners did not get it. If GitHub has given no job of the repository
+to a runner of the runner group yet, the group probably does not admit the repository. Then all jobs of the
+repository's class are on hold after two idle runners, later ones too, and one at a time is retried. If GitHub
+shows that the group refuses the repository (`runner_groups`), its jobs are on hold without any runner.
+
+A hold ends when GitHub gives a job of the class and the repository to a runner of the group. The start of
+another repository's job proves nothing: a group admits each repository by itself (docs.github.com, "Managing
+access to self-hosted runners using groups"). Probes retry a job from time to time. A job that a runner may
+already have run is read at GitHub first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from autoscaler.ledger.indexes import ON_HOLD_AFTER, is_on_hold
+from autoscaler.ledger.indexes import ON_HOLD_AFTER, is_on_hold, line_of
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.demand import DemandClass
-from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.jobs import Job
+from autoscaler.model.identifiers import Instant, RunnerName, Seconds
+from autoscaler.model.jobs import Admission, Job, JobState
 from autoscaler.model.labels import covers
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import CHECKED_EVERY, PASSED_OVER_AFTER, Runner, RunnerState
 from autoscaler.model.wording import counted
 
 PROBES = Backoff(600.0, 3600.0)
+
+GROUP_VALID: Seconds = 7200.0
+"""How long a reading of a runner group counts: two of the hourly readings. Each extends the holds."""
 
 JOB_ASSIGNED_WITHIN: Seconds = 60.0
 """GitHub gives an assigned job to another runner after a minute (actions/scaleset README)."""
@@ -57,15 +66,19 @@ def remove_marks_of(state: LedgerState, machine: Machine, at: Instant) -> None:
     runner = state.runners.get(name) if name is not None else None
     if name is None or runner is None or runner.job is not None:
         return
-    on_hold = (job for jobs in state.on_hold.values() for job in jobs.values())
-    asked = (state.jobs[job] for job in state.reads)
-    for job in {job.id: job for job in (*_fitting(state, runner), *on_hold, *asked)}.values():
-        if name in job.passed_over:
-            with state.changing(job):
-                job.passed_over = tuple(one for one in job.passed_over if one != name)
-                if len(job.passed_over) < ON_HOLD_AFTER:
-                    job.probe_at = None
-            state.note(job, at, "released", f"{name} could not connect to GitHub")
+    _remove_marks(state, runner, at, f"{name} could not connect to GitHub")
+
+
+def _remove_marks(state: LedgerState, runner: Runner, at: Instant, why: str) -> None:
+    """Remove the marks of a runner from all jobs. O(jobs with marks)."""
+    for jobs in tuple(state.jobs_passed_over.values()):
+        for job in tuple(jobs.values()):
+            if runner.name in job.passed_over:
+                with state.changing(job):
+                    job.passed_over = tuple(one for one in job.passed_over if one != runner.name)
+                    if len(job.passed_over) < ON_HOLD_AFTER:
+                        job.probe_at = None
+                state.note(job, at, "released", why)
 
 
 def check_idle_runners(state: LedgerState, at: Instant) -> None:
@@ -87,31 +100,80 @@ def check_idle_runners(state: LedgerState, at: Instant) -> None:
                 runner.retry_at = at + CHECKED_EVERY
 
 
-def release_holds(state: LedgerState, demand: DemandClass | None, at: Instant) -> None:
-    """End the holds of a class's jobs, because GitHub started a job of the class."""
-    if demand is None:
+def release_holds(state: LedgerState, job: Job, runner: Runner, at: Instant) -> None:
+    """End the holds of a repository's jobs of a class, because one of them started on a runner of its group.
+
+    A job with root may report the exit of its machine before GitHub reports the job. The exit marked another
+    job then, and the mark is removed.
+    """
+    if runner.state is RunnerState.DONE and not runner.passed_over:
+        _remove_marks(state, runner, at, f"{runner.name} had a job")
+    if job.demand is None or not note_served(state, job, runner):
         return
-    asked = (state.jobs[job] for job in state.reads) if state.disputed.get(demand) else ()
-    disputed = [job for job in asked if job.disputed and job.demand == demand and is_on_hold(job)]
-    for job in (*state.on_hold.get(demand, {}).values(), *disputed):
-        with state.changing(job):
-            job.passed_over = ()
-            job.probe_at = None
-        if not job.disputed:
-            state.reads.pop(job.id, None)
-        state.note(job, at, "released", "a job of its class started")
+    for other in tuple(state.jobs_passed_over.get(line_of(job, job.demand), {}).values()):
+        if is_on_hold(other):
+            release(state, other, at, "a job of its class and repository started")
+
+
+def join_hold(state: LedgerState, job: Job, at: Instant) -> None:
+    """Put a queued job on hold if its repository is: GitHub would probably not assign this job, either."""
+    demand = job.demand
+    if demand is None or job.state is not JobState.QUEUED or is_on_hold(job):
+        return
+    if (
+        job.admission is not Admission.ADMITTED
+        or place_of(job, demand) in state.served_repositories
+    ):
+        return
+    if is_refused(state, job, at):
+        hold_refused(state, job, at)
+        return
+    if job.passed_over:
+        return
+    others = state.jobs_passed_over.get(line_of(job, demand), {}).values()
+    held = next((other for other in others if len(other.passed_over) >= ON_HOLD_AFTER), None)
+    if held is not None:
+        _hold(state, job, held.passed_over, at)
 
 
 def probe_held(state: LedgerState, at: Instant) -> None:
-    """Retry jobs on hold whose `probe_at` has passed."""
-    for jobs in tuple(state.on_hold.values()):
-        for job in tuple(jobs.values()):
-            if job.probe_at is not None and job.probe_at <= at:
-                with state.changing(job):
-                    job.probe_at = None
-                state.note(
-                    job, at, "probe", f"passed over by {counted(len(job.passed_over), 'runner')}"
-                )
+    """Retry jobs on hold whose `probe_at` has passed: of a repository that is on hold, one at a time."""
+    for demand, jobs in tuple(state.on_hold.items()):
+        due = [job for job in jobs.values() if job.probe_at is not None and job.probe_at <= at]
+        probing: set[str] = set()
+        for job in sorted(due, key=lambda job: (job.queued_at, job.id)):
+            repository = job.repository.lower()
+            if place_of(job, demand) not in state.served_repositories:
+                if repository in probing:
+                    continue
+                probing.add(repository)
+                if _is_probing(state, line_of(job, demand)):
+                    continue
+            with state.changing(job):
+                job.probe_at = None
+            state.note(
+                job, at, "probe", f"passed over by {counted(len(job.passed_over), 'runner')}"
+            )
+
+
+def _is_probing(state: LedgerState, line: tuple[DemandClass, str]) -> bool:
+    """Return True if a job of a repository that is on hold is being retried."""
+    return any(
+        len(job.passed_over) >= ON_HOLD_AFTER and job.probe_at is None
+        for job in state.jobs_passed_over.get(line, {}).values()
+    )
+
+
+def note_served(state: LedgerState, job: Job, runner: Runner) -> bool:
+    """Note that GitHub gave a job to a runner. Return False if the runner is of another runner group."""
+    demand = job.demand
+    if demand is None or (runner.demand.scope, runner.demand.runner_group) != (
+        demand.scope,
+        demand.runner_group,
+    ):
+        return False
+    state.served_repositories.add(place_of(job, demand))
+    return True
 
 
 def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by: Instant) -> bool:
@@ -127,11 +189,80 @@ def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by
         job.passed_over = (*job.passed_over, runner.name)
     state.note(job, at, "passed_over", f"by {runner.name}")
     if len(job.passed_over) >= ON_HOLD_AFTER:
-        with state.changing(job):
-            job.probe_at = at + PROBES.delay(len(job.passed_over) - ON_HOLD_AFTER)
-        state.note(job, at, "on_hold", f"passed over by {', '.join(job.passed_over[-2:])}")
+        _hold(state, job, job.passed_over, at)
     state.dispute(job, at, f"{runner.name} did not get it, or runs it")
+    _hold_repository(state, job, at)
     return True
+
+
+def _hold_repository(state: LedgerState, job: Job, at: Instant) -> None:
+    """Put all jobs of a job's class and repository on hold, if GitHub has probably refused the repository.
+
+    O(jobs of the class), at most once for each probe.
+    """
+    demand = job.demand
+    if demand is None or place_of(job, demand) in state.served_repositories:
+        return
+    line = line_of(job, demand)
+    runners = _passed_over_for(state.jobs_passed_over.get(line, {}).values())
+    if len(runners) < ON_HOLD_AFTER:
+        return
+    queue = state.queues.get(demand, {}).values()
+    others = [other for other in queue if line_of(other, demand) == line]
+    for other in (*others, *state.jobs_passed_over[line].values()):
+        if other.passed_over != runners or other.probe_at is None:
+            _hold(state, other, runners, at)
+
+
+def _hold(state: LedgerState, job: Job, runners: tuple[RunnerName, ...], at: Instant) -> None:
+    with state.changing(job):
+        job.passed_over = runners
+        job.probe_at = at + PROBES.delay(len(runners) - ON_HOLD_AFTER)
+    state.note(job, at, "on_hold", f"passed over by {', '.join(runners[-2:])}")
+
+
+def is_refused(state: LedgerState, job: Job, at: Instant) -> bool:
+    """Return True if GitHub has lately shown that the job's runner group refuses its repository."""
+    demand = job.demand
+    if demand is None:
+        return False
+    group, read_at = state.runner_groups.get((demand.scope, demand.runner_group), (None, 0.0))
+    is_public = job.origin is not None and job.origin.public
+    return (
+        group is not None
+        and at - read_at < GROUP_VALID
+        and group.refuses(job.repository, is_public)
+    )
+
+
+def hold_refused(state: LedgerState, job: Job, at: Instant) -> None:
+    """Put a job on hold whose group refuses its repository, until the next readings of the group."""
+    if not is_on_hold(job) or job.passed_over:
+        state.note(job, at, "on_hold", "its runner group does not admit its repository")
+    with state.changing(job):
+        job.passed_over = ()
+        job.probe_at = at + GROUP_VALID
+
+
+def release(state: LedgerState, job: Job, at: Instant, why: str) -> None:
+    """End the hold of a job."""
+    with state.changing(job):
+        job.passed_over = ()
+        job.probe_at = None
+    if not job.disputed:
+        state.reads.pop(job.id, None)
+    state.note(job, at, "released", why)
+
+
+def _passed_over_for(jobs: Iterable[Job]) -> tuple[RunnerName, ...]:
+    """Return the runners that got none of these jobs, each once."""
+    longest_first = sorted(jobs, key=lambda job: (-len(job.passed_over), job.queued_at, job.id))
+    return tuple(dict.fromkeys(name for job in longest_first for name in job.passed_over))
+
+
+def place_of(job: Job, demand: DemandClass) -> tuple[str, str, str]:
+    """Return what GitHub compares to decide whether a runner group admits a repository."""
+    return demand.scope, demand.runner_group, job.repository.lower()
 
 
 def _job_not_given(state: LedgerState, runner: Runner, queued_by: Instant) -> Job | None:

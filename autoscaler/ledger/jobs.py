@@ -5,7 +5,7 @@ may be lost, late, repeated or out of order.
 """
 
 from autoscaler.ledger.indexes import is_on_hold
-from autoscaler.ledger.job_holds import release_holds
+from autoscaler.ledger.job_holds import join_hold, release_holds
 from autoscaler.ledger.reruns import update_rerun
 from autoscaler.ledger.runners import bind_job, close_runner
 from autoscaler.ledger.runs import note_access, note_outside_scope, note_refusal
@@ -41,7 +41,6 @@ def on_job_observed(state: LedgerState, event: JobObserved) -> None:
     """Create or update the job that GitHub reported."""
     note_outside_scope(state, event)
     job = state.jobs.get(event.id)
-    before = job.state if job is not None else None
     was_refused = job is not None and job.admission.is_refusal
     if job is None:
         if scope_of(state.catalogue, event.repository) is None:
@@ -53,11 +52,12 @@ def on_job_observed(state: LedgerState, event: JobObserved) -> None:
         _merge(state, job, event)
     if not was_refused:
         note_refusal(state, job, event.at)
+    join_hold(state, job, event.at)
     if job.disputed or (_lacks_run(job) and not event.read):
         state.reads.setdefault(job.id, event.at)
     elif event.read or job.state is not JobState.QUEUED or not is_on_hold(job):
         state.reads.pop(job.id, None)
-    _follow(state, job, before, event)
+    _follow(state, job, event)
     update_rerun(state, job, event.at)
 
 
@@ -169,10 +169,8 @@ def _fill(job: Job, event: JobObserved) -> None:
         job.conclusion = job.conclusion or event.conclusion
 
 
-def _follow(state: LedgerState, job: Job, before: JobState | None, event: JobObserved) -> None:
+def _follow(state: LedgerState, job: Job, event: JobObserved) -> None:
     at = event.at
-    if job.state is JobState.IN_PROGRESS and before is not JobState.IN_PROGRESS:
-        release_holds(state, job.demand, at)
     if job.runner_name is None:
         return
     scope, runner = scope_of(state.catalogue, job.repository), state.runners.get(job.runner_name)
@@ -185,6 +183,7 @@ def _follow(state: LedgerState, job: Job, before: JobState | None, event: JobObs
         return
     if runner.job != job.id:
         note_access(state, runner, job, at)
+        release_holds(state, job, runner, at)
     if job.state is JobState.IN_PROGRESS:
         bind_job(state, runner, job.id, at)
     elif job.state is JobState.COMPLETED:

@@ -5,7 +5,9 @@
 - a provider's listing: O(its length); a complete one: O(machines); while a machine of an unknown launch
   request exists, any one: O(machines + jobs)
 - a listing of runners: O(its names), times the slots of a launch request for an unknown runner
-- the start of a job: O(jobs to read at GitHub), if a job of the same class is among them
+- a reading of a runner group: O(queued jobs of the group)
+- the start of a job: O(jobs of its class and repository for which runners were passed over)
+- an idle runner that GitHub passed over, and the retry of a job on hold: O(jobs of the class)
 - the start of the controller: O(records + cooldowns)
 """
 
@@ -24,6 +26,7 @@ from autoscaler.ledger import (
     operator_holds,
     operator_requests,
     reruns,
+    runner_groups,
     runners,
     runs,
     starting,
@@ -76,6 +79,9 @@ class Ledger:
         for cooldown in cooldowns:
             self._state.restore_cooldown(cooldown)
         for job in self._state.jobs.values():
+            runner = self._state.runners.get(job.runner_name) if job.runner_name else None
+            if runner is not None and runner.job == job.id:
+                job_holds.note_served(self._state, job, runner)
             if job.disputed:
                 self._state.reads[job.id] = job.updated_at
 
@@ -244,6 +250,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.WaitReasonsChanged: jobs.on_wait_reasons_changed,
     e.RunRead: runs.on_run_read,
     e.RunReadRequested: runs.on_run_read_requested,
+    e.RunnerGroupRead: runner_groups.on_runner_group_read,
     e.RunnersListed: unverified.on_runners_listed,
     e.LaunchRequestRecorded: launch_requests.on_launch_request_recorded,
     e.LaunchRequestPrepared: launch_requests.on_launch_request_prepared,

@@ -7,6 +7,7 @@ REST "Workflow runs"), not for a job. Until it is known, the job does not count 
 
 from itertools import islice
 
+from autoscaler.ledger.job_holds import join_hold
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.access import REASONS_BY_KEY
 from autoscaler.model.access_rules import rule_against
@@ -37,6 +38,7 @@ def on_run_read(state: LedgerState, event: RunRead) -> None:
             job.origin = event.origin
             state.admit(job)
         note_refusal(state, job, event.at)
+        join_hold(state, job, event.at)
         runner = state.runners.get(job.runner_name) if job.runner_name is not None else None
         if runner is not None and runner.job == job.id:
             note_access(state, runner, job, event.at, because_of_run=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from autoscaler.ledger.class_cache import ClassCache
 from autoscaler.ledger.indexes import IndexedRecords
+from autoscaler.model.access import RunnerGroup
 from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering, OperatingSystem
 from autoscaler.model.changes import Changes, HistoryRow, Record
 from autoscaler.model.cooldowns import Cooldown
@@ -84,6 +85,10 @@ class LedgerState(IndexedRecords):
         self.run_origins: dict[int, RunOrigin] = {}
         self.run_questions: dict[int, RunQuestion] = {}
         self.ran_outside: set[RunnerName] = set()
+        self.runner_groups: dict[tuple[str, str], tuple[RunnerGroup, Instant]] = {}
+        """By scope and name, each runner group as GitHub showed it last, and when."""
+        self.served_repositories: set[tuple[str, str, str]] = set()
+        """Scope, runner group and repository of each job that GitHub has given to a runner of the group."""
 
         self._touched: dict[tuple[str, str], Record] = {}
         self._history: list[HistoryRow] = []

@@ -38,13 +38,26 @@ class RunnerGroup:
     """A runner group as GitHub shows it.
 
     `repositories` are the repositories selected for the group (`owner/name`). It is None if the group
-    admits all repositories of the organization (`visibility` is `all` or `private`).
+    admits all repositories of the organization (`visibility` is `all` or `private`). `workflows` are those that
+    may use it, if it is restricted to some.
     """
 
     visibility: str
     allows_public_repositories: bool
     restricted_to_workflows: bool
     repositories: tuple[str, ...] | None = None
+    workflows: tuple[str, ...] = ()
+
+    def refuses(self, repository: str, is_public: bool) -> bool:
+        """Return True if GitHub gives no job of `owner/name` to a runner of the group, whatever the workflow.
+
+        Without `allows_public_repositories`, that is so for a public repository that is selected, too
+        (docs.github.com, "Managing access to self-hosted runners using groups").
+        """
+        if is_public and not self.allows_public_repositories:
+            return True
+        name, chosen = repository.lower(), self.repositories
+        return chosen is not None and all(name != one.lower() for one in chosen)
 
 
 @dataclass(frozen=True, slots=True)

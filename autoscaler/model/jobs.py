@@ -102,7 +102,7 @@ class Job:
     passed_over: tuple[RunnerName, ...] = ()
     """Runners with the job's labels that GitHub did not give the job to. Two put it on hold."""
     probe_at: Instant | None = None
-    """When a job on hold is tried again."""
+    """When a job on hold is tried again. Without `passed_over`, its runner group refuses its repository."""
     origin: RunOrigin | None = None
     """Where its run comes from; None if that is unknown."""
     admission: Admission = Admission.ADMITTED

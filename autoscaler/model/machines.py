@@ -182,6 +182,15 @@ class ExitReason(StrEnum):
     UNKNOWN = "unknown"
 
 
+SAID_WITHOUT_A_JOB = frozenset(ExitReason) - {
+    ExitReason.EXITED,
+    ExitReason.HUNG,
+    ExitReason.STOPPED,
+    ExitReason.UNKNOWN,
+}
+"""What the agent reports only if no job came (docs/bootstrap.md). From a machine with a job, a job says it."""
+
+
 @dataclass(slots=True)
 class Placement:
     """Where a machine runs and what it costs. The provider's answer fills it in."""

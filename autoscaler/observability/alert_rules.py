@@ -85,7 +85,7 @@ def _rule(parameters: AlertParameters, alert: Alert) -> dict[str, Any]:
 def _others(parameters: AlertParameters) -> Iterator[Alert]:
     yield from _waits()
     yield from _launches(parameters)
-    yield from _machines()
+    yield from _machines(parameters)
     yield from _process(parameters)
     if parameters.dollars_per_hour is not None:
         yield Alert(
@@ -176,8 +176,10 @@ def _launches(parameters: AlertParameters) -> Iterator[Alert]:
     )
     yield Alert(
         "RunnerVersionRefused",
-        increased(refused, "sku", half_hour, "> 0"),
-        0.0,
+        # A job with root may report it of its own machine. The circuit breaker opens if two machines do.
+        f"({increased(refused, 'sku', half_hour, '> 0')}) "
+        "and on (sku) max by (sku) (autoscaler_sku_circuit_open) > 0",
+        2 * MINUTE,
         "page",
         "GitHub refuses the version of actions/runner in the image of {{ $labels.sku }}.",
     )
@@ -215,7 +217,15 @@ def _machines_not_ready(parameters: AlertParameters) -> Alert:
     )
 
 
-def _machines() -> Iterator[Alert]:
+def _machines(parameters: AlertParameters) -> Iterator[Alert]:
+    outside = "autoscaler_jobs_outside_access_total"
+    yield Alert(
+        "JobsOutsideAccess",
+        increased(outside, "sku, reason", span(30 * MINUTE * parameters.scale), "> 0"),
+        0.0,
+        "ticket",
+        "GitHub gave machines of {{ $labels.sku }} to jobs that access does not admit: {{ $labels.reason }}.",
+    )
     yield Alert(
         "MachinesDoNotTerminate",
         "autoscaler_machines_not_terminating > 0",

@@ -89,6 +89,8 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._lag: Seconds = 0.0
         self._checks: dict[tuple[str, str, str], deque[Instant]] = {}
         self._refused_at: dict[str, Instant] = {}
+        self._circuits_open: frozenset[str] = frozenset()
+        self._outside: dict[str, dict[str, Instant]] = {}
         self._deadlines: dict[str, tuple[str, Instant]] = {}
         self._budgets: dict[tuple[str, str, str], tuple[int, int, Instant]] = {}
         self._clock_ahead: Seconds = 0.0
@@ -137,6 +139,7 @@ class WatchedTelemetry(PrometheusTelemetry):
     def fleet(self, counts: FleetCounts) -> None:
         """See `Telemetry.fleet`."""
         super().fleet(counts)
+        self._circuits_open = frozenset(map(self._sku.value, counts.circuits_open))
         running = sum(counts.jobs_in_progress.values())
         machines = sum(
             count for (_, state), count in counts.machines.items() if state in _FOR_A_JOB
@@ -158,6 +161,11 @@ class WatchedTelemetry(PrometheusTelemetry):
         super().runner_exited(sku, reason)
         if reason is ExitReason.VERSION_DEPRECATED:
             self._refused_at[self._sku.value(sku)] = self._now()
+
+    def job_outside_access(self, sku: SkuName, reason: str) -> None:
+        """See `Telemetry.job_outside_access`."""
+        super().job_outside_access(sku, reason)
+        self._outside.setdefault(self._sku.value(sku), {})[self._access.value(reason)] = self._now()
 
     def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
         """See `Telemetry.runner_deadline`."""
@@ -247,9 +255,17 @@ class WatchedTelemetry(PrometheusTelemetry):
                 )
                 yield Trouble("health_checks_fail", sku, message)
         for sku, at in sorted(self._refused_at.items()):
-            if now - at < WINDOW:
+            if now - at < WINDOW and sku in self._circuits_open:
                 message = "GitHub refuses the version of actions/runner in its image"
                 yield Trouble("runner_version_refused", sku, message)
+        for sku, reasons in sorted(self._outside.items()):
+            recent = sorted(one for one, at in reasons.items() if now - at < WINDOW)
+            if recent:
+                message = (
+                    f"GitHub gave its machines to jobs that access does not admit ({', '.join(recent)}); "
+                    "the job hook refuses them on the machine"
+                )
+                yield Trouble("job_outside_access", sku, message)
         for sku, (version, at) in sorted(self._deadlines.items()):
             if at - now < VERSION_NOTICE:
                 runner = f"jobs to actions/runner {version} of its image"

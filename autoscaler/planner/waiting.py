@@ -4,6 +4,8 @@ One reason covers consecutive jobs of a class, oldest first. A queue of thousand
 explain than a queue of two.
 """
 
+from collections.abc import Collection, Sequence
+
 from autoscaler.model.cooldowns import Cooldown, active_cooldown, registration_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
@@ -16,9 +18,8 @@ from autoscaler.planner.shares import filled
 MAX_NAMED_REPOSITORIES = 3
 """Maximum number of repositories that a reason names."""
 
-_PASSED_OVER = WaitReason(
-    WaitCode.NOT_ASSIGNED,
-    "GitHub did not assign the job to two runners with its labels; retrying from time to time",
+_SETTINGS = (
+    "Settings > Actions > Runner groups (repository access, public repositories, workflow access)"
 )
 
 _DISPUTED = WaitReason(WaitCode.JOB_UNCONFIRMED, "asking GitHub for the current state of the job")
@@ -64,16 +65,47 @@ def waiting_reasons(
             runs.append(Waiting(rest, blocked + _full_shares(fleet, matching, demand), True))
         reasons[demand] = tuple(runs)
     for demand, jobs in fleet.on_hold.items():
-        reasons[demand] = (
-            *reasons.get(demand, ()),
-            Waiting(len(jobs), (_PASSED_OVER,), blocked=True),
-        )
+        for by_group in (True, False):
+            held = [job for job in jobs.values() if by_group is not bool(job.passed_over)]
+            if held:
+                why = (not_assigned(demand, {job.repository for job in held}, refused=by_group),)
+                reasons[demand] = (*reasons.get(demand, ()), Waiting(len(held), why, blocked=True))
     for demand, count in fleet.disputed.items():
         reasons[demand] = (*reasons.get(demand, ()), Waiting(count, (_DISPUTED,), blocked=True))
     for (demand, admission), count in sorted(fleet.unadmitted.items()):
         refused = WaitReason(WaitCode(admission.value), admission.message)
         reasons[demand] = (*reasons.get(demand, ()), Waiting(count, (refused,), blocked=True))
     return reasons
+
+
+def not_assigned(
+    demand: DemandClass, repositories: Collection[str], *, refused: bool
+) -> WaitReason:
+    """Return why jobs of these repositories are on hold, with the settings at GitHub that may be the cause.
+
+    `refused`: GitHub shows that the runner group does not admit the repositories. The settings are those of an
+    organization's runner group (docs.github.com, "Managing access to self-hosted runners using groups").
+    """
+    kind, _, where = demand.scope.partition(":")
+    names, group = (
+        _named(sorted(repositories)),
+        f"the runner group {demand.runner_group!r} of {where}",
+    )
+    if refused:
+        message = f"{group} does not admit {names}: see {_SETTINGS}; the group is read every minute"
+    else:
+        look = f"check that {group} admits it: {_SETTINGS}"
+        message = (
+            f"GitHub gave jobs of {names} to none of two idle runners with their labels; "
+            f"{look if kind == 'org' else f'see Settings > Actions of {where}'}; "
+            "retrying from time to time"
+        )
+    return WaitReason(WaitCode.NOT_ASSIGNED, message)
+
+
+def _named(repositories: Sequence[str]) -> str:
+    more = ", ..." if len(repositories) > MAX_NAMED_REPOSITORIES else ""
+    return ", ".join(repositories[:MAX_NAMED_REPOSITORIES]) + more
 
 
 def _registration_hold(fleet: Fleet, demand: DemandClass) -> Cooldown | None:
@@ -98,8 +130,6 @@ def _full_shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> tuple
     )
     if not full or all(r in full or filled(fleet, {}, demand, r) for r in others):
         return ()
-    more = ", ..." if len(full) > MAX_NAMED_REPOSITORIES else ""
-    names = ", ".join(full[:MAX_NAMED_REPOSITORIES]) + more
     share = fleet.catalogue.skus[sku].share or 0  # without a share, none is used up
-    used_up = f"the fair_share of {sku} ({counted(share, 'machine')}) is used up by {names}"
+    used_up = f"the fair_share of {sku} ({counted(share, 'machine')}) is used up by {_named(full)}"
     return (WaitReason(WaitCode.FAIR_SHARE, f"other repositories go first: {used_up}"),)

@@ -154,7 +154,14 @@ def _github_is_asked(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
 
 
 def _another_machine_is_tried(_fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
-    return NextEvent("the controller tries another machine for the job", job.probe_at)
+    if not job.passed_over:
+        return NextEvent(
+            "the runner group admits the repository; the controller reads it every minute"
+        )
+    tried = (
+        "the controller tries another machine for the job, or for an older one of its repository"
+    )
+    return NextEvent(tried, job.probe_at)
 
 
 def _run_is_read(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:

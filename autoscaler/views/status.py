@@ -58,7 +58,7 @@ class Trouble:
     provider_not_listed, machines_unverified, machines_not_terminating, machines_foreign, job_waits_for_hours,
     jobs_start_late, node_avoided; or one that only the metrics show: webhooks_silent, store_fails, store_slow,
     health_checks_fail, runner_version_refused, runner_version_expires, leak_suspected, github_budget_low,
-    github_lists_stale, runner_group_too_wide, controller_slow, clock_skewed.
+    github_lists_stale, runner_group_too_wide, job_outside_access, controller_slow, clock_skewed.
     """
 
     code: str

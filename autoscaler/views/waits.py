@@ -9,6 +9,7 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs import Admission, Job, JobState
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
+from autoscaler.planner.waiting import not_assigned
 
 Reasons = Mapping[DemandClass, Sequence[Waiting]]
 """`Plan.waiting`."""
@@ -59,6 +60,9 @@ def wait_of(fleet: Fleet, reasons: Reasons, job: Job) -> Wait | None:
     if undecided is None:
         return _in_line(fleet, runs, job, demand)
     found = next((run.reasons for run in runs if run.code is undecided), _NOT_PLANNED)
+    if undecided is WaitCode.NOT_ASSIGNED:
+        # The class may have several repositories.
+        found = (not_assigned(demand, (job.repository,), refused=not job.passed_over),)
     return Wait(0, 0, 0, found, blocked=True)
 
 

@@ -22,9 +22,7 @@ from tests.controller.virtual_time import VirtualClock
 
 T = TypeVar("T")
 
-NARROW = RunnerGroup(
-    "selected", allows_public_repositories=False, restricted_to_workflows=False, repositories=()
-)
+OPEN = RunnerGroup("private", allows_public_repositories=False, restricted_to_workflows=False)
 FOR_EVER: Seconds = 1e9
 CLOCK = VirtualClock()
 
@@ -71,7 +69,7 @@ class ScriptedGitHub(SimulatedGitHub):
             lambda name: self.on_register(name),
             self._moment,
         )
-        self.groups[DEFAULT_GROUP] = NARROW
+        self.groups[DEFAULT_GROUP] = OPEN
 
     def script(self, method: str, *steps: GitHubError | AnswerLost | None) -> None:
         """Set the outcomes of the next calls of a method. None means success."""

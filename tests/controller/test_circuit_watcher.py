@@ -13,7 +13,7 @@ from autoscaler.ledger.circuits import open_circuits
 from autoscaler.model.cooldowns import Cooldown, exits_key, launch_option_key
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import ExitReason
+from autoscaler.model.machines import SAID_WITHOUT_A_JOB, ExitReason
 from tests.controller.agents import Agent, launched, say
 from tests.controller.controllers import Controller, World
 from tests.controller.test_github_reader import answer
@@ -62,6 +62,32 @@ async def test_an_operator_reads_why_a_runner_left_without_a_job() -> None:
     )
 
 
+@pytest.mark.case(
+    "a job with root reports that GitHub refuses its runner's version",
+    topic="Hostile input",
+    source="GitHub: secure use",
+)
+@pytest.mark.parametrize("reason", sorted(SAID_WITHOUT_A_JOB))
+@on_virtual_time
+async def test_a_reason_that_a_job_reports_counts_for_nothing_beyond_its_machine(
+    reason: ExitReason,
+) -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    assigned = await agent.start_runner()
+    await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
+    await controller.turn()
+    with capture_logs() as logs:
+        await agent.exit("a job says so", reason)
+        await controller.turn()
+    said = [one for one in world.telemetry.said if one[0] == "runner_exited"]
+    assert said == [("runner_exited", "gpu", "exited")]
+    assert not [
+        one for one in logs if one["event"] in ("circuit_opened", "runner_exited_without_job")
+    ]
+    assert world.telemetry.counts.circuits_open == ()
+
+
 @pytest.mark.parametrize("why", ["unused", "ended", "after a job"])
 @on_virtual_time
 async def test_expected_runner_exits_are_counted_and_not_logged(why: str) -> None:
@@ -101,11 +127,11 @@ async def test_runners_that_cannot_connect_are_logged_and_open_the_breaker() -> 
 
 
 async def refused(world: World, jobs: int = 4) -> tuple[Controller, list[Agent]]:
-    """GitHub refuses the first runner of a burst. The other runners of its image have not connected yet."""
+    """GitHub refuses the first two runners of a burst. Others of the image have not connected yet."""
     controller, agents = await launched(world, jobs)
     for job in range(1, jobs + 1):
         world.github.show(answer(world, job, JobState.QUEUED))
-    await refuse(controller, agents[0])
+    await refuse(controller, *agents[:2])
     return controller, agents
 
 
@@ -116,23 +142,25 @@ async def world_settles(controller: Controller) -> None:
         await controller.turn()
 
 
-async def refuse(controller: Controller, agent: Agent) -> None:
-    await agent.attest()
-    await agent.health_checks(version="2.320.0")
-    await controller.turn()
-    assigned = await agent.take_assignment()
-    await agent.acknowledge(assigned.runner)
-    await agent.exit(REFUSED, ExitReason.VERSION_DEPRECATED)
+async def refuse(controller: Controller, *agents: Agent) -> None:
+    for agent in agents:
+        await agent.attest()
+        await agent.health_checks(version="2.320.0")
+        await controller.turn()
+        assigned = await agent.take_assignment()
+        await agent.acknowledge(assigned.runner)
+    for agent in agents:
+        await agent.exit(REFUSED, ExitReason.VERSION_DEPRECATED)
     await controller.turn()
     await world_settles(controller)
 
 
 @on_virtual_time
-async def test_the_first_refusal_opens_the_breaker_and_names_image_and_version() -> None:
+async def test_the_second_refusal_opens_the_breaker_and_names_image_and_version() -> None:
     world = World()
-    controller, (agent,) = await launched(world)
+    controller, agents = await launched(world, 2)
     with capture_logs() as logs:
-        await refuse(controller, agent)
+        await refuse(controller, *agents)
     (line,) = (one for one in logs if one["event"] == "circuit_opened")
     assert (line["sku"], line["code"]) == ("gpu", "circuit_open")
     assert line["reason"].startswith(
@@ -143,7 +171,7 @@ async def test_the_first_refusal_opens_the_breaker_and_names_image_and_version()
 
 
 @pytest.mark.case(
-    "GitHub refuses the version of a runner: the SKU's circuit breaker opens at once, with image "
+    "GitHub refuses the version of a runner: the SKU's circuit breaker opens with the second, with image "
     "and version, until the image is replaced or an operator closes it",
     topic="Runner and listener",
     source="actions/runner#1991",
@@ -155,7 +183,7 @@ async def test_four_jobs_cost_four_machines_until_the_image_is_replaced() -> Non
     controller, agents = await refused(world)
     circuits = controller.parts.circuit_watcher
     watching = asyncio.ensure_future(circuits.run())
-    for agent in agents[1:]:
+    for agent in agents[2:]:
         await refuse(controller, agent)
     await world.clock.sleep(100.0)
     await controller.turn()
@@ -178,7 +206,7 @@ async def test_while_the_image_is_the_same_or_not_known_the_breaker_stays_open(
     trouble: OutcomeUnknownError | None,
 ) -> None:
     world = World()
-    controller, _ = await refused(world, jobs=1)
+    controller, _ = await refused(world, jobs=2)
     world.east.image_script.append(trouble)
     if trouble is not None:
         world.east.image_id = "ami-newer"
@@ -195,7 +223,7 @@ async def test_while_the_image_is_the_same_or_not_known_the_breaker_stays_open(
 async def test_a_reload_removes_a_sku_while_images_are_read() -> None:
     """The watcher must survive: its failure would end the controller."""
     world = World(catalogue(sku("cpu"), sku()))
-    controller, _ = await refused(world, jobs=1)
+    controller, _ = await refused(world, jobs=2)
     (row,) = open_circuits(controller.state, SkuName("gpu"))
     controller.state.set_cooldown(replace(row, key=exits_key(SkuName("cpu"))))
     world.east.latency = 5.0
@@ -216,7 +244,7 @@ async def test_no_image_is_read_while_no_breaker_is_open() -> None:
 
 
 @pytest.mark.case(
-    "GitHub refuses the version of a runner: the SKU's circuit breaker opens at once, with image "
+    "GitHub refuses the version of a runner: the SKU's circuit breaker opens with the second, with image "
     "and version, until the image is replaced or an operator closes it",
     topic="Runner and listener",
     source="actions/runner#1991",
@@ -224,7 +252,7 @@ async def test_no_image_is_read_while_no_breaker_is_open() -> None:
 @on_virtual_time
 async def test_an_operator_closes_the_breaker() -> None:
     world = World()
-    controller, _ = await refused(world, jobs=1)
+    controller, _ = await refused(world, jobs=2)
     operator_actions = controller.operator_actions
     assert len(world.east.sent) == 1
     assert await operator_actions.close_circuit("gpu", by=ALICE) == "gpu"

@@ -1,11 +1,14 @@
 """Jobs of runs from forks: each run is read once, and nothing is launched before the answer."""
 
+import json
 from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
+from autoscaler.agent.job_access import refusal_of_job
 from autoscaler.controller.github_reader import RUN_READS_AT_ONCE
+from autoscaler.controller.job_parameters import job_parameters
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.signals import fleet_counts
 from autoscaler.model.catalogue import Access, Catalogue
@@ -16,6 +19,8 @@ from tests.controller.controllers import Controller, World
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.test_github_synchronizer import watch
 from tests.controller.virtual_time import on_virtual_time
+from tests.ledger.builders import GPU_CLASS
+from tests.ledger.builders import World as LedgerWorld
 from tests.planner.fleets import catalogue, sku
 
 RUN = 7
@@ -169,3 +174,23 @@ async def test_a_job_outside_the_access_of_its_sku_is_counted_and_logged() -> No
     assert world.telemetry.said.count(("job_outside_access", "gpu", "fork")) == 1
     (line,) = [line for line in logs if line["event"] == "job_ran_outside_access"]
     assert (line["machine"], line["detail"]) == (machine.id, "fork: job 2 of a/b")
+
+
+@pytest.mark.parametrize("change", ["none", "reload removes the SKU", "no event"])
+def test_the_hook_refuses_what_the_controller_refuses_with_the_parameters_of_its_assignment(
+    change: str,
+) -> None:
+    """GitHub may give the job of a fork to any idle runner, whatever left it idle."""
+    restricted = replace(sku(), access=Access(("acme/*",), forks=False))
+    world = LedgerWorld(catalogue(restricted))
+    (machine,) = world.make_ready()
+    world.assignment(machine)
+    world.after(600.0)  # idle for long: no job waits for it any more
+    if change == "reload removes the SKU":
+        world.ledger.change_catalogue(catalogue(sku("other")))
+    sent = job_parameters(world.state, world.machine(machine), GPU_CLASS, world.now)
+    received = json.loads(json.dumps(sent)).get("access", {})
+    head = {"head": {"repo": {"full_name": "stranger/widgets"}}}
+    event = None if change == "no event" else {"pull_request": head}
+    job = {"GITHUB_REPOSITORY": "acme/widgets", "GITHUB_EVENT_NAME": "pull_request"}
+    assert refusal_of_job(received, job, event) is not None

@@ -77,7 +77,7 @@ def test_jobs_on_hold_wait_beside_the_others_of_their_sku() -> None:
     world.queue(1)
     for name in ("a", "b"):
         leaves_idle(world, name)
-    world.queue(2)
+    world.observe(2, JobState.QUEUED, repository="acme/other")
     assert held_jobs(world) == [1]
     assert fleet_counts(world.state, world.now).jobs_waiting == {"gpu": 2}
 

@@ -11,7 +11,9 @@ from autoscaler.controller.ports.github import OperatorError
 from autoscaler.controller.watching_groups import AGAIN, EVERY, NAMED_AT_MOST
 from autoscaler.model.access import RunnerGroup
 from autoscaler.model.catalogue import Access, Catalogue, Scope
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import JobId, Seconds
+from autoscaler.model.jobs import JobState
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import catalogue, sku
@@ -140,3 +142,28 @@ async def test_a_runner_group_that_cannot_be_read_is_reported_and_retried_within
     assert (line["event"], line["scope"]) == ("runner_group_not_read", "org:acme")
     assert (line["runner_group"], line["error"]) == ("gpu", "403 Resource not accessible")
     assert len(shown(world)) == 2
+
+
+@on_virtual_time
+async def test_a_group_is_read_every_minute_while_jobs_are_on_hold_because_of_it() -> None:
+    world = World(one_repository())
+    world.github.groups["gpu"] = replace(NARROW, repositories=())
+    controller = Controller(world)
+    await controller.resume()
+    task = asyncio.create_task(controller.parts.group_watch.run())
+    await asyncio.sleep(600.0)
+    assert world.github.asked.count("runner_group") == 1, "nothing waits for it"
+    now = world.clock.now()
+    queued = JobObserved(now, JobId(1), JobState.QUEUED, "acme/widgets", ("gpu",), now)
+    await controller.parts.journal.record(queued)
+    state = controller.parts.journal.ledger.state
+    assert [job for jobs in state.on_hold.values() for job in jobs] == [1]
+    await asyncio.sleep(300.0)
+    assert 5 <= world.github.asked.count("runner_group") <= 7
+    world.github.groups["gpu"] = NARROW
+    await asyncio.sleep(61.0)
+    assert not state.on_hold
+    asked = world.github.asked.count("runner_group")
+    await asyncio.sleep(600.0)
+    assert world.github.asked.count("runner_group") == asked
+    await cancelled(task)

@@ -425,7 +425,7 @@ async def test_a_runner_group_is_read_with_its_selected_repositories(
     world.administration.shape_lists(2)
     found = await client.runner_group("org:acme", "gpu")
     chosen = ("acme/lab", "acme/old", "acme/widgets")
-    assert found == RunnerGroup("selected", False, True, chosen)
+    assert found == RunnerGroup("selected", False, True, chosen, (WORKFLOW,))
     assert await client.runner_group("org:acme", "Open") == RunnerGroup("all", True, False)
     with pytest.raises(OperatorError, match="no runner group"):
         await client.runner_group("org:acme", "none")

@@ -286,9 +286,14 @@ def is_refused(world: World, name: str, image: str = "ami-old", after: float = 5
 
 
 @pytest.mark.parametrize("after", [5.0, 600.0])
-def test_one_runner_that_github_refuses_for_its_version_opens_the_breaker(after: float) -> None:
+def test_the_second_runner_that_github_refuses_for_its_version_opens_the_breaker(
+    after: float,
+) -> None:
     """Also a runner that listened for a while: GitHub refuses it when it asks for jobs."""
     world = World()
+    is_refused(world, "z", after=after)
+    assert open_circuit(world.state.cooldowns, exits_key(GPU)) is None, "a job may have said so"
+    assert refused_image(world.state, GPU) == ""
     is_refused(world, "a", after=after)
     row = open_circuit(world.state.cooldowns, exits_key(GPU))
     assert row is not None
@@ -300,7 +305,7 @@ def test_one_runner_that_github_refuses_for_its_version_opens_the_breaker(after:
 
 def test_machines_of_the_same_image_count_once_while_the_breaker_is_open() -> None:
     world, quota_usage = World(), []
-    for name in "abc":
+    for name in "abcd":
         is_refused(world, name, after=0.0)
     assert exits(world) == 3
     for number in range(5):
@@ -324,9 +329,46 @@ def test_a_false_exit_reason_of_a_runner_with_a_job_does_not_keep_the_circuit_op
     world.do(e.MachineExited, MachineId("a0"), "lie", ExitReason.VERSION_DEPRECATED)
     assert exits(world) == 0
     late = is_refused(world, "b")
-    assert exits(world) == 3
+    assert exits(world) == 1
     world.observe(2, JobState.IN_PROGRESS, runner_name=late)
     assert exits(world) == 0
+    is_refused(world, "c")
+    assert open_circuit(world.state.cooldowns, exits_key(GPU)) is None
+
+
+def test_two_machines_of_two_images_do_not_agree_that_github_refuses_one() -> None:
+    world = World()
+    is_refused(world, "a", image="ami-a")
+    is_refused(world, "b", image="ami-b")
+    assert open_circuit(world.state.cooldowns, exits_key(GPU)) is None
+    is_refused(world, "c", image="ami-b")
+    assert open_circuit(world.state.cooldowns, exits_key(GPU)) is not None
+    assert refused_image(world.state, GPU) == "ami-b"
+
+
+@pytest.mark.parametrize("reason", ExitReason)
+def test_what_one_machine_says_after_its_assignment_puts_nothing_on_hold(
+    reason: ExitReason,
+) -> None:
+    """Whether GitHub's report of the job arrives before it, after it or not at all."""
+    for arrives in ("before", "after", "never"):
+        world = World()
+        world.queue(1, 2)
+        runner = world.ready("a")
+        if arrives == "before":
+            world.starts(1, runner)
+        known = dict(world.state.cooldowns)
+        world.now += 1.0
+        world.do(e.HealthChecksReported, MachineId("a0"), False, "a job says so")
+        world.do(e.MachineExited, MachineId("a0"), "a job says so", reason)
+        if arrives == "after":
+            world.starts(1, runner)
+        held = [row for row in world.state.cooldowns.values() if row.until > world.now]
+        assert held == [], arrives
+        assert open_circuits(world.state, GPU) == []
+        if arrives != "never":
+            assert {k: v for k, v in world.state.cooldowns.items() if v.failures} == known
+        assert not world.state.on_hold
 
 
 def test_a_job_on_another_image_does_not_close_the_circuit() -> None:
@@ -334,12 +376,14 @@ def test_a_job_on_another_image_does_not_close_the_circuit() -> None:
     world.queue(1)
     (old,) = world.make_ready(1, "p")
     is_refused(world, "a")
+    is_refused(world, "b")
     world.starts(1, world.assignment(old))
     assert exits(world) == 3
 
 
 def test_a_replaced_image_closes_the_circuit_and_the_refused_image_is_remembered() -> None:
     world = World()
+    is_refused(world, "z")
     is_refused(world, "a")
     world.do(e.CircuitClosed, GPU, "another image")
     row = world.state.cooldowns[exits_key(GPU)]

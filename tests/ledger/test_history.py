@@ -291,7 +291,7 @@ def test_the_history_shows_the_release_of_a_job_on_hold() -> None:
     world.now += 1.0
     world.starts(2, third)
     assert [row for row in reported(world) if row[2] == "1"] == [
-        (241.0, "job", "1", "released", "a job of its class started"),
+        (241.0, "job", "1", "released", "a job of its class and repository started"),
     ]
 
 

@@ -1,6 +1,7 @@
 """Jobs on hold: runners passed over, jobs marked, retried by probes, released."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,12 @@ def leaves_idle(world: World, name: str) -> str:
     for job in [job for job in world.state.jobs.values() if job.disputed]:
         world.observe(job.id, JobState.QUEUED, job.labels, read=True)
     return runner
+
+
+def serves_the_repository(world: World, job: int = 99, **fields: Any) -> None:
+    """GitHub gives a job of the repository to a runner of the group: the group admits the repository."""
+    runner = world.ready(f"served{job}")
+    world.observe(job, JobState.IN_PROGRESS, runner_name=runner, **fields)
 
 
 def held_jobs(world: World) -> list[int]:
@@ -279,6 +286,7 @@ def test_an_idle_registration_that_is_closed_was_passed_over_too() -> None:
 
 def test_two_runners_pass_over_the_two_oldest_jobs_and_not_one_twice() -> None:
     world = World()
+    serves_the_repository(world)
     world.queue(2)
     world.now += 1
     world.queue(1)
@@ -345,7 +353,7 @@ def test_a_started_job_ends_the_holds_of_all_jobs_of_its_class() -> None:
     leaves_idle(world, "a")
     leaves_idle(world, "b")
     world.queue(2)
-    world.starts(2, "another")
+    world.starts(2, world.ready("c"))
     job = world.job(1)
     assert (job.passed_over, job.probe_at, job.state) == ((), None, JobState.QUEUED)
     assert held_jobs(world) == []
@@ -359,7 +367,7 @@ def test_a_started_job_ends_the_hold_of_a_disputed_job_of_its_class() -> None:
     leaves_idle(world, "a")
     leaves_unasked(world, "b")
     assert world.job(1).disputed
-    world.starts(2, "x")
+    world.starts(2, world.ready("x"))
     assert (world.job(1).passed_over, world.job(1).probe_at) == ((), None)
     assert list(world.state.reads) == [1]
     world.observe(1, JobState.QUEUED, read=True)
@@ -443,7 +451,7 @@ def test_the_history_shows_which_runners_passed_over_a_job() -> None:
     leaves_idle(world, "b")
     world.after(600)
     leaves_idle(world, "d")
-    world.starts(2, "x")
+    world.starts(2, world.ready("x"))
     names = [f"ci-0badcafe-{m}0-1" for m in "abd"]  # codespell:ignore abd
     asked = [("disputed", f"{name} did not get it, or runs it") for name in names]
     rows = [(r.event, r.detail) for r in world.ledger.take_changes().history if r.kind == "job"]
@@ -537,6 +545,7 @@ def test_a_runner_with_a_job_cannot_report_a_failed_connection() -> None:
 def test_the_number_of_idle_runners_checked_at_once_is_bounded() -> None:
     """Runners that were registered together have their idle check at the same moment."""
     world = World()
+    serves_the_repository(world)
     world.queue(*range(1, 2 * CHECKED_AT_ONCE + 2))
     names = [world.assignment(machine) for machine in world.make_ready(2 * CHECKED_AT_ONCE + 1)]
     seen = []

@@ -110,6 +110,7 @@ FAULTS = {
         1,
         5,
         counter=True,
+        constant=(('autoscaler_sku_circuit_open{sku="gpu"}', 1),),
     ),
     # Seven days are 10,080 s here, and time begins with 0.
     "RunnerVersionExpires": gauge(
@@ -118,6 +119,9 @@ FAULTS = {
     "MachinesDoNotTerminate": gauge("machines_not_terminating", 0, 1, 15),
     "MachinesUnverified": Fault(
         "autoscaler_machines_unverified", 0, 2, 1500, constant=(("autoscaler_machines_foreign", 0),)
+    ),
+    "JobsOutsideAccess": Fault(
+        'autoscaler_jobs_outside_access_total{sku="gpu",reason="fork"}', 0, 1, 5, counter=True
     ),
     "RunnerGroupTooWide": gauge(
         "runner_group_too_wide",
@@ -206,10 +210,12 @@ def firing(name: str, at: int, expected: bool) -> dict[str, Any]:
 
 
 @pytest.mark.systems
-@pytest.mark.parametrize("name", ["HealthChecksFail", "RunnerVersionRefused"])
+@pytest.mark.parametrize("name", ["HealthChecksFail", "RunnerVersionRefused", "JobsOutsideAccess"])
 def test_an_alert_on_a_counter_sees_the_first_events_of_a_series(name: str, tmp_path: Path) -> None:
     """The series begins at its first event, between two scrapes with several."""
-    series = [{"series": FAULTS[name].series, "values": "_x60 " + " ".join(["3"] * 60)}]
+    fault = FAULTS[name]
+    series = [{"series": fault.series, "values": "_x60 " + " ".join(["3"] * 60)}]
+    series += [{"series": one, "values": f"{value:g}x120"} for one, value in fault.constant]
     checks = [firing(name, QUIET - 1, False), firing(name, QUIET + 5, True)]
     checks.append(firing(name, QUIET + 35, False))
     run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": checks}])

@@ -104,11 +104,27 @@ def test_three_machines_of_an_image_that_fail_the_same_check_are_a_fault_of_the_
     assert watch.codes() == []
 
 
+def test_jobs_outside_access_are_a_fault_for_half_an_hour(watch: Watch) -> None:
+    watch.telemetry.job_outside_access(GPU, "fork")
+    watch.now += WINDOW - 1.0
+    watch.telemetry.job_outside_access(GPU, "branch")
+    (trouble,) = watch.telemetry.troubles()
+    assert (trouble.code, trouble.about) == ("job_outside_access", "gpu")
+    assert "access does not admit (branch, fork)" in trouble.message
+    watch.now += 1.0
+    (trouble,) = watch.telemetry.troubles()
+    assert "access does not admit (branch)" in trouble.message
+    watch.now += WINDOW
+    assert watch.codes() == []
+
+
 def test_faults_of_half_an_hour_end(watch: Watch) -> None:
     watch.telemetry.runner_exited(GPU, ExitReason.EXITED)
     assert watch.codes() == []
     watch.telemetry.runner_exited(GPU, ExitReason.VERSION_DEPRECATED)
     watch.telemetry.delivery(DeliveryAnswer.STORE_FAILED)
+    assert watch.codes() == ["store_fails"], "one machine said so, and no circuit breaker opened"
+    watch.telemetry.fleet(FleetCounts(circuits_open=(GPU,)))
     assert watch.codes() == ["store_fails", "runner_version_refused"]
     watch.now += WINDOW
     assert watch.codes() == []

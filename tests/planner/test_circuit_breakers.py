@@ -451,14 +451,15 @@ def test_without_idle_runners_no_probe_is_in_progress() -> None:
 def test_a_refused_image_is_launched_only_as_a_probe_until_it_is_replaced() -> None:
     """After an outage in which GitHub refused even new runners, one probe shows that it is over."""
     world = World()
-    (first,) = world.make_ready(1, "a")
-    world.lists(dataclasses.replace(world.listed(first), image="ami-old"), complete=False)
     world.queue(*range(1, 6))
-    world.assignment(first)
-    world.do(e.MachineExited, first, "it is deprecated", ExitReason.VERSION_DEPRECATED)
-    for job in tuple(world.state.reads):
-        world.observe(job, JobState.QUEUED, read=True)
-    gone(world, first, TerminationReason.EXITED)
+    for name in "ab":
+        (one,) = world.make_ready(1, name)
+        world.lists(dataclasses.replace(world.listed(one), image="ami-old"), complete=False)
+        world.assignment(one)
+        world.do(e.MachineExited, one, "it is deprecated", ExitReason.VERSION_DEPRECATED)
+        for job in tuple(world.state.reads):
+            world.observe(job, JobState.QUEUED, read=True)
+        gone(world, one, TerminationReason.EXITED)
     assert launched(world) == 0
     assert reasons(world).startswith("circuit breaker of gpu open until its image is replaced: ")
     assert "in image ami-old" in reasons(world)

@@ -5,11 +5,13 @@ import pytest
 from autoscaler.controller.signals import fleet_counts
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Limits, RegistrationRate
+from autoscaler.model.demand import DemandClass
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import MachineId
+from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Assign
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
+from autoscaler.planner.waiting import not_assigned
 from tests.ledger.builders import GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
 
@@ -22,7 +24,11 @@ PLANNED = "a machine for the job is about to be requested"
 LAUNCH_PLANNED = WaitReason(WaitCode.LAUNCH_PLANNED, PLANNED)
 LIMIT = WaitReason(WaitCode.FLEET_MACHINES, "the fleet's limit of 1 machine is reached")
 ASKED = "asking GitHub for the current state of the job"
-HELD = "GitHub did not assign the job to two runners with its labels; retrying from time to time"
+HELD = (
+    "GitHub gave jobs of acme/widgets to none of two idle runners with their labels; check that the runner "
+    "group 'Default' of acme admits it: Settings > Actions > Runner groups (repository access, public "
+    "repositories, workflow access); retrying from time to time"
+)
 
 
 def reasons(world: World) -> list[tuple[int, str, bool]]:
@@ -68,8 +74,30 @@ def test_the_waiting_reason_of_a_job_on_hold_is_that_runners_were_passed_over() 
         world.observe(1, JobState.QUEUED, read=True)
     assert reasons(world) == [(1, HELD, True)]
     world.now += 1
-    world.queue(2)
+    world.observe(2, JobState.QUEUED, repository="acme/other")
     assert reasons(world) == [(1, PLANNED, False), (1, HELD, True)]
+
+
+@pytest.mark.parametrize("refused", [True, False])
+@pytest.mark.parametrize(
+    ("repositories", "named"),
+    [(("a/b",), "a/b"), (tuple(f"a/r{n}" for n in range(5)), "a/r0, a/r1, a/r2, ...")],
+)
+def test_the_reason_of_jobs_on_hold_names_the_group_the_setting_and_some_repositories(
+    repositories: tuple[str, ...], named: str, *, refused: bool
+) -> None:
+    demand = DemandClass("org:a", "gpu", ("gpu",), (SkuName("gpu"),))
+    message = not_assigned(demand, repositories, refused=refused).message
+    assert (f"admit {named}:" if refused else f"jobs of {named} to none") in message
+    assert "the runner group 'gpu' of a " in message
+    assert "repository access" in message
+
+
+def test_the_reason_of_jobs_on_hold_in_a_repositorys_scope_names_no_group() -> None:
+    demand = DemandClass("repo:a/b", "Default", ("gpu",), (SkuName("gpu"),))
+    message = not_assigned(demand, ("a/b",), refused=False).message
+    assert "group" not in message
+    assert "Settings > Actions of a/b" in message
 
 
 def test_waiting_reasons_follow_the_order_in_which_supply_serves_the_queue() -> None:

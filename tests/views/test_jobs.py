@@ -22,6 +22,7 @@ from autoscaler.views.status import LONG_WAIT, Counts, Trouble, status
 from autoscaler.views.unmatched import unmatched_counts, unmatched_jobs
 from autoscaler.views.waits import UnmatchedReason, Wait, wait_of
 from tests.ledger.builders import ALICE, GPU, World
+from tests.ledger.test_holds import leaves_idle
 from tests.planner.fleets import catalogue, sku
 
 NONE = Counts(running={}, oldest={}, dollars_per_hour=0.0)
@@ -67,6 +68,21 @@ def test_the_place_in_line_counts_the_jobs_with_the_same_labels() -> None:
         (2, 3, 1, "fleet_machines", True),
         (3, 3, 2, "fleet_machines", True),
     ]
+
+
+def test_a_job_that_github_does_not_assign_is_explained_with_its_own_repository_and_group() -> None:
+    world = World()
+    for job, repository in ((1, "acme/a"), (2, "acme/b")):
+        world.observe(job, JobState.QUEUED, repository=repository)
+    for name in "abcd":
+        leaves_idle(world, name)
+    reasons = world.plan().waiting
+    for job, repository in ((1, "acme/a"), (2, "acme/b")):
+        wait = wait_of(world.fleet(), reasons, world.job(job))
+        assert wait is not None
+        assert (wait.code, wait.blocked) == (WaitCode.NOT_ASSIGNED, True)
+        assert f"jobs of {repository} to none" in wait.reasons[0].message
+        assert "runner group 'Default' of acme" in wait.reasons[0].message
 
 
 def test_a_job_that_the_plan_does_not_know_is_not_planned_yet() -> None:

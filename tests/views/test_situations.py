@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from autoscaler.ledger.runs import OUTSIDE_ACCESS
 from autoscaler.model.catalogue import Access, LaunchRate, Limits, Rate, RegistrationRate
+from autoscaler.model.identifiers import JobId
 from autoscaler.model.waiting import WaitCode
+from autoscaler.simulator.world.actions import HOOK_TAKES
 from autoscaler.simulator.world.machine import LISTENER_STARTS
-from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival
+from autoscaler.simulator.world.schedule import REPOSITORY, Fault, FaultKind, JobArrival
 from autoscaler.simulator.world.virtual_time import EPOCH
 from tests.chaos.fleet import WEST
 from tests.views.situations import OPERATOR, PROMPTLY, Situation, job, one_sku, situation
@@ -286,3 +289,28 @@ async def test_above_its_fair_share_a_repository_waits_until_the_others_are_serv
         await it.at(it.world.fault_schedule.time + 1.0)
     assert it.started(2) is None
     assert it.announced(WaitCode.MAX_MACHINES, 2) != event
+
+
+@pytest.mark.case(
+    "GitHub gives a job of a fork to a runner that another job left idle: the job hook refuses it, and the "
+    "controller reports it",
+    topic="GitHub's events",
+    source="GitHub: runner groups; actions/runner ADR 1751",
+)
+@situation(
+    replace(job(1), fork=True),
+    job(2, at=6.0, works=300.0),
+    catalogue=one_sku(access=Access(forks=False)),
+)
+async def test_the_job_of_a_fork_gets_a_runner_and_is_refused_on_its_machine(it: Situation) -> None:
+    await it.at(400.0)
+    forked, own = (it.world.actions.jobs[JobId(number)] for number in (1, 2))
+    assert forked.conclusion == "failure"
+    assert None not in (forked.started_at, forked.completed_at)
+    assert forked.snapshots[-1][0] - forked.snapshots[-2][0] == HOOK_TAKES
+    rows = [row for commit in it.world.store.commits for row in commit.history]
+    assert [row.detail for row in rows if row.event == OUTSIDE_ACCESS] == [
+        f"fork: job 1 of {REPOSITORY}"
+    ]
+    await it.at(1200.0)
+    assert own.conclusion == "success"

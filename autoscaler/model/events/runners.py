@@ -5,6 +5,7 @@ No event has the JIT configuration, which is a secret.
 
 from dataclasses import dataclass
 
+from autoscaler.model.access import RunnerGroup
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.events.event import Event
 from autoscaler.model.failures import FailureClass
@@ -74,6 +75,15 @@ class RunnerClosed(Event):
 
     name: RunnerName
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerGroupRead(Event):
+    """GitHub has shown an organization's runner group. `scope` is `Scope.key`."""
+
+    scope: str
+    runner_group: str
+    group: RunnerGroup
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ LOCK_LASTS: Seconds = 600.0
 PICKED_UP_WITHIN: Seconds = 60.0
 """GitHub queues a job again if its runner does not pick it up in this time (actions/scaleset README)."""
 
+HOOK_TAKES: Seconds = 2.0
+"""How long a job takes that the job hook of its machine refuses."""
+
 
 class Actions:
     """All jobs and runners. `report` is called with each change of a job.
@@ -180,9 +183,10 @@ class Actions:
         job.starts += 1
         registration.job, registration.busy_at = job, now
         self._report_state(job)
-        job.timer = asyncio.get_running_loop().call_later(
-            job.arrival.works, self.complete, job, "success"
-        )
+        refused = registration.refuses(job)
+        works, conclusion = (HOOK_TAKES, "failure") if refused else (job.arrival.works, "success")
+        loop = asyncio.get_running_loop()
+        job.timer = loop.call_later(works, self.complete, job, conclusion)
 
     def _cancel(self, job: SimulatedJob) -> None:
         if job.state is not JobState.COMPLETED and not job.killed:

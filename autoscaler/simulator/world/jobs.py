@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from autoscaler.model.access_rules import admits_repository, rule_against
+from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.labels import label_set
@@ -18,6 +20,7 @@ class Registration:
     """One registered runner.
 
     `suspended`: the listener takes no job now. `assigned` is a job that the listener has not picked up.
+    `access` is what its machine's job hook decides by.
     """
 
     id: int
@@ -30,9 +33,16 @@ class Registration:
     busy_at: Instant | None = None
     deleted_at: Instant | None = None
     suspended: bool = False
+    access: Access = field(default_factory=Access)
     job: "SimulatedJob | None" = None
     assigned: "SimulatedJob | None" = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def refuses(self, job: "SimulatedJob") -> bool:
+        """Return whether the job hook of its machine stops the job before its first step."""
+        if not admits_repository(self.access, job.arrival.repository):
+            return True
+        return rule_against(self.access, job.arrival.origin) is not None
 
     @property
     def idle(self) -> bool:

@@ -1,7 +1,7 @@
 """A machine from power on to power off. Its agent follows the protocol of docs/bootstrap.md."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from autoscaler.controller.ports.bootstrap import (
     NotKnownYetError,
 )
 from autoscaler.controller.ports.store import StoreError
+from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, RunnerName, Seconds
 from autoscaler.model.machines import ExitReason
 from autoscaler.simulator.world.actions import Actions
@@ -140,6 +141,7 @@ class SimulatedMachine:
             raise PoweredOffError("another runner's configuration")
         await self._ask(lambda d: d.acknowledge(self._id, self._nonce, name))
         activity.registration, activity.listens = registration, True
+        registration.access = _access(assigned.job)
         activity.instance.assigned()
         await asyncio.sleep(LISTENER_STARTS)
         if self._surroundings.fault_schedule.hit(FaultKind.TAKEN_STARTING):
@@ -224,3 +226,16 @@ class SimulatedMachine:
         if self._surroundings.now() - self._answered_at > PATIENCE:
             raise PoweredOffError("the controller does not answer")
         await asyncio.sleep(seconds)
+
+
+def _access(job: Mapping[str, Any]) -> Access:
+    """Return what the agent's job hook decides by (`agent.job_access`): without any, it refuses all jobs."""
+    sent = job.get("access")
+    if sent is None:
+        return Access(repositories=())
+    return Access(
+        repositories=tuple(sent["repositories"]),
+        forks=sent["forks"],
+        public_repositories=sent["public_repositories"],
+        branches=tuple(sent["branches"]),
+    )

@@ -43,7 +43,7 @@ def logged(lab: Laboratory, event: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.case(
-    "GitHub refuses the version of a runner: the SKU's circuit breaker opens at once, with image "
+    "GitHub refuses the version of a runner: the SKU's circuit breaker opens with the second, with image "
     "and version, until the image is replaced or an operator closes it",
     topic="Runner and listener",
     source="actions/runner#1991",
