@@ -14,6 +14,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -219,6 +220,10 @@ def prepare(room: str, root: Path = ROOT) -> Path:
     for name in ("autoscaler", "tests", *own["also_copy"]):
         (work / name).unlink(missing_ok=True)
         (work / name).symlink_to(root / name)
+    # mutmut copies no folders that are links, such as the console's runbooks.
+    for link in (root / "autoscaler").rglob("*"):
+        if link.is_symlink() and link.is_dir():
+            shutil.copytree(link, work / "mutants" / link.relative_to(root), dirs_exist_ok=True)
     own["only_mutate"] = [f"autoscaler/{room}/*"]
     own["pytest_add_cli_args"] += samples["pytest_add_cli_args"]
     own["pytest_add_cli_args_test_selection"] = samples["tests"].get(room, [f"tests/{room}"])

@@ -312,9 +312,14 @@ def test_a_sample_depends_on_the_seed_and_the_functions_only(tmp_path: Path) -> 
 
 def test_a_room_is_sampled_with_a_configuration_of_its_own(tmp_path: Path) -> None:
     folder = project(tmp_path)
+    (folder / "pages").mkdir()
+    (folder / "pages" / "page.md").touch()
+    (folder / "autoscaler" / "room" / "pages").symlink_to("../../pages")
     SCRIPT["prepare"]("room", folder)
     work = SCRIPT["prepare"]("room", folder)
     assert (work / "autoscaler/room/code.py").read_text() == CODE
+    # mutmut itself does not follow the link.
+    assert (work / "mutants/autoscaler/room/pages/page.md").exists()
     before, after = (tomllib.loads((x / "pyproject.toml").read_text()) for x in (folder, work))
     own = after["tool"].pop("mutmut")
     assert own["only_mutate"] == ["autoscaler/room/*"]

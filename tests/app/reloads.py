@@ -5,11 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from autoscaler.app.reloading import InUse, Reloading
 from autoscaler.controller.guarded_providers import GuardedProvider
+from autoscaler.controller.ports.configuration_requests import Reloaded
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
@@ -22,7 +24,7 @@ T = TypeVar("T")
 
 INSTALLATIONS = Installations(InstallationId("0badcafe"))
 NOTHING = Preview((), (), 0, (), 0, 1.0, 1.0)
-ALICE = OperatorName("alice")
+ALICE, BOB = OperatorName("alice"), OperatorName("bob")
 
 
 @dataclass
@@ -116,6 +118,50 @@ class Steps(ThreadPoolExecutor):
                 self._loop.call_soon_threadsafe(self._then)
 
         return super().submit(run)
+
+
+class Overtaken(ThreadPoolExecutor):
+    """Runs what reloads leave to a thread. Another reload starts after the first step of the first one.
+
+    If the other one has a step before the first one has ended, the first one waits until the other has ended.
+    """
+
+    def __init__(self, start: Callable[[], asyncio.Task[Reloaded]]) -> None:
+        """`start` starts the other reload."""
+        super().__init__(max_workers=1)
+        self._start = start
+        self._first: asyncio.Task[object] | None = None
+        self._late: set[asyncio.Task[None]] = set()
+        self._overtakes = False
+        self.other: asyncio.Task[Reloaded] | None = None
+
+    def submit(self, step: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> Future[T]:
+        """Begin a step (see `Executor.submit`)."""
+        task = asyncio.current_task()
+        if self._first is None:
+            self._first = task
+            return super().submit(step, *args, **named)
+        if task is not self._first:
+            self._overtakes = True
+            return super().submit(step, *args, **named)
+        if self.other is None:
+            self.other = self._start()
+        found = Future[T]()
+        late = asyncio.create_task(self._submit_late(found, partial(step, *args, **named)))
+        self._late.add(late)
+        late.add_done_callback(self._late.discard)
+        return found
+
+    async def _submit_late(self, found: Future[T], step: Callable[[], T]) -> None:
+        assert self.other is not None
+        for _ in range(50):
+            await asyncio.sleep(0)
+        if self._overtakes:
+            await asyncio.wait([self.other])
+        try:
+            found.set_result(await asyncio.wrap_future(super().submit(step)))
+        except Exception as error:  # noqa: BLE001 - the caller gets it
+            found.set_exception(error)
 
 
 def between_steps(then: Callable[[], None]) -> None:

@@ -15,10 +15,11 @@ from autoscaler.app.preflight import load_for_service
 from autoscaler.config.changed_keys import changed_keys, is_applied_live, shown
 from autoscaler.controller.ports.configuration_requests import (
     RefusedConfigurationError,
+    Reloaded,
 )
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
-from tests.app.reloads import ALICE, Served, between_steps
+from tests.app.reloads import ALICE, BOB, Overtaken, Served, between_steps
 from tests.app.served_process import TOKEN, logged, serving, write_operators
 from tests.app.test_running import ROOT
 from tests.config.fleet_file import Folder
@@ -108,6 +109,38 @@ async def test_a_reload_goes_on_when_its_caller_left(served: Served) -> None:
         served.parts.answers.set()
         await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
     assert served.parts.read_again == 1
+
+
+@pytest.mark.parametrize("later", [20, 40], ids=["as before", "changed again"])
+async def test_of_two_reloads_that_overlap_the_later_file_wins(served: Served, later: int) -> None:
+    def start() -> asyncio.Task[Reloaded]:
+        served.write(("machines: 20", f"machines: {later}"))
+        return asyncio.create_task(served.reloading.reload(by=BOB))
+
+    threads = Overtaken(start)
+    asyncio.get_running_loop().set_default_executor(threads)
+    served.write(("machines: 20", "machines: 30"))
+    async with asyncio.timeout(PATIENCE):
+        await served.reloading.reload(by=ALICE)
+        assert threads.other is not None
+        await threads.other
+    assert served.in_use.configuration.settings.limits.machines == later
+    assert served.parts.catalogue.limits.machines == later
+    assert served.parts.history == [(ALICE, ("limits.machines",)), (BOB, ("limits.machines",))]
+
+
+async def test_a_reload_changes_the_health_checks_that_the_controller_has(served: Served) -> None:
+    """The controller got the mapping when it started."""
+    await served.reloading.reload(by=ALICE)
+    held = served.in_use.health_checks
+    assert held[SkuName("cpu")].parameters["disk_gb"] == 1
+    served.write(
+        ("  cpu:\n", "  cpu:\n    disk_gb: 500\n"),
+        ("  armed:\n", "  new:\n"),
+    )
+    await served.reloading.reload(by=ALICE)
+    assert held[SkuName("cpu")].parameters["disk_gb"] == 50
+    assert set(held) == {"gpu", "big", "cpu", "new"}
 
 
 async def test_a_reload_keeps_the_installation_that_was_adopted_meanwhile(served: Served) -> None:

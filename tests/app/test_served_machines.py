@@ -98,7 +98,11 @@ class Fleet:
 
     async def boot(self) -> None:
         """Attest the machine that the controller launches, and make it ready."""
-        instance = (await logged(self.process, "instance_launched"))["id"]
+        await self.attest((await logged(self.process, "instance_launched"))["id"])
+        await self.ask("health-checks", {"passed": True, "checks": []})
+
+    async def attest(self, instance: str) -> dict[str, Any]:
+        """Attest a machine, and return the parameters of its health checks."""
         body = {
             "protocol": 1,
             "provider": "east",
@@ -106,8 +110,9 @@ class Fleet:
             "nonce": NONCE,
             "agent": "1.0",
         }
-        self.machine = (await self._ask("/bootstrap/attest", body))["machine"]
-        await self.ask("health-checks", {"passed": True, "checks": []})
+        answer = await self._ask("/bootstrap/attest", body)
+        self.machine = answer["machine"]
+        return dict(answer["health_checks"])
 
     async def ask(self, step: str, body: dict[str, Any]) -> dict[str, Any]:
         """Send a request of the machine, and return the answer."""
@@ -176,6 +181,21 @@ async def test_a_poll_that_waits_across_a_reload_gets_its_assignment(tmp_path: P
         assert not poll.done()
         fleet.github.lab.push([job()])
         assert (await poll)["state"] == "assigned"
+
+
+@pytest.mark.systems
+async def test_an_attestation_after_a_reload_gets_the_new_health_checks(tmp_path: Path) -> None:
+    async with served_fleet(tmp_path, f"{FLEET}    idle: {{min: 1}}\n") as fleet:
+        instance = (await logged(fleet.process, "instance_launched"))["id"]
+        before = await fleet.attest(instance)
+        file = fleet.folder / "fleet.yaml"
+        gpu = "    disk_gb: 500\n    accelerator: {vendor: nvidia, count: 4}\n"
+        file.write_text(file.read_text() + gpu)
+        fleet.process.send_signal(signal.SIGHUP)
+        await logged(fleet.process, "configuration_reloaded")
+        after = await fleet.attest(instance)
+    assert (before["disk_gb"], "accelerator" in before) == (1, False)
+    assert (after["disk_gb"], after["accelerator"]) == (50, {"vendor": "nvidia", "count": 4})
 
 
 @pytest.mark.systems

@@ -76,6 +76,44 @@ async def test_a_revoked_token_is_replaced_even_for_a_registration(
     assert len(world.github.runners) == 1
 
 
+async def test_many_requests_with_a_revoked_token_share_one_request_for_another(
+    world: World, client: GitHubClient
+) -> None:
+    await client.find_runner("org:acme", ANY_NAME)
+    for revoked in (1, 2):
+        world.administration.revoke_tokens()
+        await asyncio.gather(*(client.find_runner("org:acme", ANY_NAME) for _ in range(40)))
+        assert world.traffic.count("access_tokens") == 1 + revoked
+
+
+async def test_a_late_refusal_of_the_earlier_token_keeps_the_new_one(
+    world: World, client: GitHubClient
+) -> None:
+    await client.find_runner("org:acme", ANY_NAME)
+    late = world.traffic.hold = asyncio.Event()
+    slow = [asyncio.create_task(client.find_runner("org:acme", ANY_NAME)) for _ in range(20)]
+    await world.traffic.until_under_way(20)
+    world.traffic.hold = None
+    world.administration.revoke_tokens()
+    await client.find_runner("org:acme", ANY_NAME)
+    late.set()
+    await asyncio.gather(*slow)
+    assert world.traffic.count("access_tokens") == 2
+
+
+async def test_a_late_refusal_of_the_earlier_jwt_keeps_the_new_one(keys: KeyPair) -> None:
+    clock = ManualClock()
+    app = App(AppKey(1, keys.private_pem), clock.now)
+    earlier = await app.token()
+    clock.at += 400
+    later = await app.token()
+    clock.at += 1
+    app.reject_token(earlier)
+    assert await app.token() == later
+    app.reject_token(later)
+    assert await app.token() not in (earlier, later)
+
+
 async def test_organisations_and_repositories_each_have_their_own_installation(
     world: World, client: GitHubClient
 ) -> None:

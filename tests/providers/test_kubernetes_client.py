@@ -338,6 +338,48 @@ async def test_after_a_401_the_credentials_are_read_once_more(
     assert error.value.code == "Unauthorized"
 
 
+@pytest.mark.parametrize("late", [0, 1, 9], ids="{} late".format)
+async def test_many_401s_at_once_run_the_credential_plugin_once(
+    server: Server, settings: KubernetesSettings, tmp_path: Path, late: int
+) -> None:
+    """`late` answers come after the other requests have read the credentials again."""
+    runs, plugin, count = tmp_path / "runs", tmp_path / "plugin", 10
+    version = "client.authentication.k8s.io/v1"
+    credential = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "t"}}
+    plugin.write_text(f"#!/bin/sh\necho run >> '{runs}'\necho '{json.dumps(credential)}'\n")
+    plugin.chmod(0o700)
+    assert settings.kubeconfig is not None
+    config = json.loads(settings.kubeconfig.read_text())
+    config["users"][0]["user"] = {
+        "exec": {"apiVersion": version, "command": str(plugin), "interactiveMode": "Never"}
+    }
+    settings.kubeconfig.write_text(json.dumps(config))
+    everyone, renewed = asyncio.Barrier(count), asyncio.Event()
+
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        await everyone.wait()
+        return await body(401, {})(request)
+
+    async def refuse_late(request: web.Request) -> web.StreamResponse:
+        await everyone.wait()
+        await renewed.wait()
+        return await body(401, {})(request)
+
+    async def accept(request: web.Request) -> web.StreamResponse:
+        renewed.set()
+        return await pod_list()(request)
+
+    server.answers = [pod_list(), *[refuse_late] * late, *[refuse] * (count - late)]
+    server.answers += [accept] * count
+    api = KubernetesApi(settings, RememberingTelemetry(), ManualClock())
+    await list_pods(api, settings)
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*(list_pods(api, settings) for _ in range(count)))
+    await api.close()
+    assert runs.read_text().splitlines() == ["run"] * 2
+    assert server.answers == []
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

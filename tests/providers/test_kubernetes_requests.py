@@ -12,7 +12,12 @@ import pytest
 
 from autoscaler.controller.ports.provider import LaunchOrder, OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, SkuName
+from autoscaler.model.identifiers import (
+    InstallationId,
+    LaunchRequestId,
+    ProviderMachineId,
+    SkuName,
+)
 from autoscaler.providers.kubernetes import ownership, paths
 from autoscaler.providers.kubernetes.container_modes import ContainerHooks
 from autoscaler.providers.kubernetes.errors import FORBIDDEN, NOT_READY
@@ -322,3 +327,33 @@ async def test_a_jobs_pod_stays_while_a_get_shows_its_runners_pod() -> None:
     api = RecordingApi([{"items": items}, EMPTY, make_pod()])
     await delete_left_pods(api, HOOKED)
     assert [method for method, *_ in api.asked] == ["GET", "GET", "GET"]
+
+
+def ended_pod(uid: str, installation: str, phase: str = "Succeeded") -> dict[str, Any]:
+    pod = make_pod({"phase": phase})
+    pod["metadata"] |= {"uid": uid, "name": f"{NAME}{uid}"}
+    pod["metadata"]["labels"] = {
+        **pod["metadata"]["labels"],
+        ownership.INSTALLATION: installation,
+    }
+    return pod
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_only_ended_pods_of_own_installations_are_deleted(phase: str) -> None:
+    """Rule 6: machines of another ID are shown and never touched until an operator adopts them."""
+    pods = [
+        ended_pod(uid, installation, phase)
+        for uid, installation in (("a", "f00dface"), ("b", "0badcafe"), ("c", ""), ("d", "f00d"))
+    ]
+    running = ended_pod("e", "f00dface", "Running")
+    api = RecordingApi([{**EMPTY, "items": [*pods, running]}, {}, {**EMPTY, "items": pods}, {}, {}])
+    provider = make_provider(api)
+    shown = [one async for page in provider.machines() for one in page]
+    assert [one.terminated for one in shown] == [True] * 4 + [False]
+    assert await provider.delete_unused([]) == (f"{NAME}a.a",)
+    assert [path for method, path, *_ in api.asked if method == "DELETE"] == [f"{PODS}/{NAME}a"]
+    # After an adoption, the pods of both IDs are the fleet's own.
+    provider.adopt(InstallationId("0badcafe"))
+    assert [one async for page in provider.machines() for one in page]
+    assert await provider.delete_unused([]) == (f"{NAME}a.a", f"{NAME}b.b")

@@ -368,6 +368,27 @@ async def test_prune_continues_behind_the_last_row_that_it_read(store: SqliteSto
     assert after == (rows[-2].at, LOOK_AT_ONCE)
 
 
+@pytest.mark.parametrize(
+    ("record", "kind", "name"),
+    [
+        (job(1, JobState.COMPLETED, 60.0), "job", "1"),
+        (call("c", LaunchRequestState.SETTLED, 60.0), "launch_request", "c"),
+        (machine("m", MachineState.TERMINATED, 60.0), "machine", "m"),
+        (runner("r", RunnerState.DONE, 60.0), "runner", "r"),
+        (rerun(1, RerunState.WAITING), "rerun", "1"),
+        (rerun(1, RerunState.DUE), "rerun", "1"),
+        (rerun(1, RerunState.ENDED, 60.0), "rerun", "1"),
+    ],
+)
+async def test_the_old_history_of_a_record_stays_until_the_record_is_removed(
+    store: SqliteStore, record: Record, kind: str, name: str
+) -> None:
+    await store.commit([record], [row(kind, name, 10.0), row(kind, f"{name}0", 10.0)])
+    assert await store.prune(60.0) == 0
+    assert len(await store.history(kind, name)) == 1
+    assert await store.history(kind, f"{name}0") == ()
+
+
 async def test_the_history_of_a_rerun_is_removed_with_it(store: SqliteStore) -> None:
     await store.commit([rerun(1, RerunState.ENDED, 50.0)], [row("rerun", "1", 90.0)])
     assert await store.prune(60.0) == 1

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gzip
+import os
 import runpy
 import secrets
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from lab.ec2.moto import MotoProcess
@@ -20,7 +22,10 @@ from lab.terraform.front import TerraformFront
 from tests.terraform.hosts import BACKUP, PROGRAM, Account, Host, metrics
 
 FLEET_FILE = "fleet: ci-gpu\n"
-TUNE = shutil.which("tune2fs", path="/usr/sbin:/sbin:/usr/bin") or "tune2fs"
+TUNE, BLKID, MAKE_FILE_SYSTEM = (
+    shutil.which(name, path="/usr/sbin:/sbin:/usr/bin") or name
+    for name in ("tune2fs", "blkid", "mkfs.ext4")
+)
 
 
 @pytest_asyncio.fixture
@@ -143,6 +148,56 @@ def test_a_host_that_hangs_while_it_shuts_down_is_waited_for_three_minutes() -> 
         "i-2 is shutting-down"
     )
     assert wait({"i-2": "shutting-down"}, since, 280.0) == ""
+
+
+def mounted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, blkid: str, content: bytes = b""
+) -> list[str]:
+    """Mount a volume with this content, and return the calls of the programs that change it.
+
+    `blkid` is the text of a shell script.
+    """
+    programs, calls = folder / "bin", folder / "calls"
+    programs.mkdir()
+    calls.write_text("")
+    recorded = f'echo "${{0##*/}} $*" >> {calls}'
+    texts = {"blkid": blkid, **dict.fromkeys(("mkfs.ext4", "mount", "resize2fs"), recorded)}
+    for name, text in texts.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    device = folder / "nvme-Amazon_Elastic_Block_Store_vol0a"
+    device.write_bytes(content)
+    settings = {"volume": "vol-0a", "devices": str(folder)}
+    runpy.run_path(str(PROGRAM))["mount"](settings, folder / "data")
+    return [call.partition(" ")[0] for call in calls.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("end", ["exit 0", "exit 1", "exit 4", "exit 8", "exit 127", "kill -9 $$"])
+def test_only_a_volume_without_any_signature_gets_a_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """A file system that blkid could not recognize is the controller's store."""
+    assert mounted(tmp_path, monkeypatch, end) == ["mount", "resize2fs"]
+
+
+def test_a_volume_without_a_signature_gets_a_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert mounted(tmp_path, monkeypatch, "exit 2") == ["mkfs.ext4", "mount", "resize2fs"]
+
+
+def test_a_volume_with_contradictory_signatures_is_not_formatted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without `-p`, the real blkid ends with 2 here, as for an empty volume."""
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(16 * 1024 * 1024))
+    subprocess.run([MAKE_FILE_SYSTEM, "-q", disk], check=True)
+    content = bytearray(disk.read_bytes())
+    content[0x10040:0x10048] = b"_BHRfS_M"  # Btrfs, in the superblock's place
+    real = f'exec {BLKID} "$@"'
+    assert mounted(tmp_path, monkeypatch, real, bytes(content)) == ["mount", "resize2fs"]
 
 
 async def test_the_newest_backup_replaces_a_lost_volume(account: Account) -> None:

@@ -317,3 +317,20 @@ def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None
     assert seen.troubles[5].message == (
         "3 machines: of another installation of this fleet. See autoscaler unverified"
     )
+
+
+def test_a_circuit_breaker_for_which_jobs_wait_is_one_trouble() -> None:
+    world = World()
+    world.queue(1)
+    for name in ("a", "b", "c"):
+        world.ready(name)
+        world.do(e.MachineExited, f"{name}0", "it left")
+        world.lists(*(world.listed(f"{m}0", terminated=True) for m in ("a", "b", "c") if m <= name))
+        world.observe(1, JobState.QUEUED, read=True)
+    waiting = world.plan().waiting
+    seen = status(world.fleet(), waiting, Counts({GPU: 0}, {}, 0.0))
+    assert [(one.code, one.about) for one in seen.troubles] == [("circuit_open", "gpu")]
+    # Without a waiting job, the breaker is a trouble of its own.
+    world.completes(1)
+    seen = status(world.fleet(), world.plan().waiting, Counts({GPU: 0}, {}, 0.0))
+    assert [(one.code, one.about) for one in seen.troubles] == [("circuit_open", "gpu")]

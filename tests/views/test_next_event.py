@@ -164,6 +164,46 @@ def test_every_code_has_a_next_event() -> None:
             assert "an operator has to act" not in found.what, code
 
 
+ANNOUNCED = {
+    WaitCode.RUNNER_IDLE: "GitHub assigns the job to an idle runner",
+    WaitCode.MACHINE_READY: "the runner of a ready machine registers at GitHub",
+    WaitCode.MACHINE_BOOTING: "a machine becomes ready",
+    WaitCode.LAUNCH_PLANNED: "the controller sends a launch request",
+    WaitCode.REGISTRATION_RATE: "github.registrations allows a runner for the job",
+    WaitCode.REGISTRATION_ON_HOLD: "the controller tries to register a runner at GitHub again",
+    WaitCode.JOB_UNCONFIRMED: "the controller asks GitHub for the job's state",
+    WaitCode.NOT_ASSIGNED: "the controller tries another machine for the job",
+    WaitCode.RUN_UNKNOWN: "the controller asks GitHub for the job's run",
+    WaitCode.FORK_NOT_ALLOWED: "GitHub fails the job, because no runner took it for a day",
+    WaitCode.MAX_MACHINES: "a machine of the SKU ends, or an operator raises max_machines",
+    WaitCode.FLEET_MACHINES: "a machine ends, or an operator raises limits.machines",
+    WaitCode.FLEET_DOLLARS: "machines end, or an operator raises limits.dollars_per_hour",
+    WaitCode.FAIR_SHARE: "a job of the repository ends, or the others have got their machines",
+    WaitCode.QUOTA: "a machine under the quota ends, or the provider raises the quota",
+    WaitCode.PAUSED: "an operator resumes what is paused",
+    WaitCode.CIRCUIT_OPEN: "the probe machine becomes ready, gets a job or fails",
+    WaitCode.NO_OFFERING: "the controller can read a provider of the SKU; it tries every minute",
+    WaitCode.NOT_PLANNED: "the controller plans, within seconds",
+    WaitCode.CONFIGURATION: "an operator has to act on the reason",
+}
+"""What is announced for a reason alone, without a machine or a runner that can end it."""
+
+ESTIMATES = {WaitCode.MACHINE_READY, WaitCode.REGISTRATION_RATE}
+NOW = {WaitCode.LAUNCH_PLANNED, WaitCode.JOB_UNCONFIRMED, WaitCode.RUN_UNKNOWN, *ESTIMATES}
+
+
+@pytest.mark.parametrize("code", ANNOUNCED)
+def test_a_reason_alone_is_announced_in_these_words(code: WaitCode) -> None:
+    world = World()
+    world.queue(1)
+    wait = Wait(1, 1, 1, (WaitReason(code, "words"),), blocked=True)
+    found = next_event(world.fleet(), world.job(1), wait)
+    assert (found.what, found.is_estimate) == (ANNOUNCED[code], code in ESTIMATES)
+    assert found.machine is None
+    if code in NOW:
+        assert found.at is not None
+
+
 def test_the_next_event_says_what_the_machine_waits_for() -> None:
     world = World()
     world.queue(1)

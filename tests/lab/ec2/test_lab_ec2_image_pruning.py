@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -28,17 +29,24 @@ async def test_only_old_unused_images_of_the_set_are_deleted_with_their_snapshot
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "lab")
     tags = {SET: "ours", RECIPE: "linux-cpu", "autoscaler:published": "2026-11-23T21:00:00Z"}
     images = ec2.lab.images
-    old, launched, named = (images.add(f"autoscaler/{name}", tags=tags) for name in "abc")
+    old, launched, named, middle, last = (
+        images.add(f"autoscaler/{name}", tags=tags) for name in "abcde"
+    )
     other = images.add("autoscaler/other", tags=tags | {SET: "theirs"})
     newest = images.add("autoscaler/newest", tags=tags)
     gone = images.add("autoscaler/gone", tags=tags)
-    for one in (old, launched, named, other, newest, gone):
+    for one in (old, launched, named, middle, last, other, newest, gone):
         images.snapshots.find(one.snapshot_id).tags = one.tags
     await ec2.sdk("deregister_image", ImageId=gone.id)
     place = {"InstanceType": "m7i.large", "SubnetId": ec2.network.subnets[0]}
     await ec2.sdk("run_instances", ImageId=launched.id, MinCount=1, MaxCount=1, **place)
     template = {"LaunchTemplateName": "template", "LaunchTemplateData": {"ImageId": named.id}}
     await ec2.sdk("create_launch_template", **template)
+    # Neither the default version nor the latest one, and the latest one without being the default.
+    for version in (middle, newest, last):
+        data: Any = {"LaunchTemplateData": {"ImageId": version.id}}
+        await ec2.sdk("create_launch_template_version", LaunchTemplateName="template", **data)
+    await ec2.sdk("modify_launch_template", LaunchTemplateName="template", DefaultVersion="3")
 
     aws = AwsPruning(ec2.lab.region, "ours")
     found = await asyncio.to_thread(aws.find)
@@ -49,7 +57,7 @@ async def test_only_old_unused_images_of_the_set_are_deleted_with_their_snapshot
     for snapshot in deletions.snapshots:
         await asyncio.to_thread(aws.delete_snapshot, snapshot)
     left = {one.name for one in images.named("autoscaler/*")}
-    assert left == {launched.name, named.name, other.name, newest.name}
+    assert left == {one.name for one in (launched, named, middle, last, other, newest)}
     snapshots = set(images.snapshots.left())
     assert {old.snapshot_id, gone.snapshot_id} & snapshots == set()
     assert {launched.snapshot_id, named.snapshot_id, other.snapshot_id} < snapshots

@@ -252,7 +252,8 @@ def mount(settings: Settings, folder: Path) -> None:
     name = "nvme-Amazon_Elastic_Block_Store_" + settings["volume"].replace("-", "")
     device = Path(settings["devices"]) / name
     until(f"the device {device}", device.exists)
-    if subprocess.run(["blkid", str(device)], check=False).returncode == 2:
+    # Low-level probing alone tells contradictory signatures (8) from none (2): blkid(8), "EXIT STATUS".
+    if subprocess.run(["blkid", "-p", str(device)], check=False).returncode == 2:
         say(f"making a file system on {device}")
         subprocess.run(["mkfs.ext4", "-q", str(device)], check=True)
     subprocess.run(
