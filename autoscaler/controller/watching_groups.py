@@ -99,6 +99,7 @@ class GroupWatch:
                 reason=finding.excess,
                 visibility=group.visibility,
                 restricted_to_workflows=group.restricted_to_workflows,
+                workflows=group.workflows,
                 repositories=finding.repositories[:NAMED_AT_MOST],
                 count=len(finding.repositories),
                 is_complete=listed.whole,

@@ -17,7 +17,7 @@ async def test_full_garbage_collections_scan_only_new_objects() -> None:
     freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
     await asyncio.sleep(1.0)
     frozen = gc.get_freeze_count()
-    kept = [[number] for number in range(1000)]
+    kept = [[number] for number in range(2000)]
     await asyncio.sleep(FREEZE_EVERY)
     with_kept = gc.get_freeze_count() - frozen
     del kept

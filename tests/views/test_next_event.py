@@ -172,7 +172,9 @@ ANNOUNCED = {
     WaitCode.REGISTRATION_RATE: "github.registrations allows a runner for the job",
     WaitCode.REGISTRATION_ON_HOLD: "the controller tries to register a runner at GitHub again",
     WaitCode.JOB_UNCONFIRMED: "the controller asks GitHub for the job's state",
-    WaitCode.NOT_ASSIGNED: "the controller tries another machine for the job",
+    WaitCode.NOT_ASSIGNED: (
+        "the runner group admits the repository; the controller reads it every minute"
+    ),
     WaitCode.RUN_UNKNOWN: "the controller asks GitHub for the job's run",
     WaitCode.FORK_NOT_ALLOWED: "GitHub fails the job, because no runner took it for a day",
     WaitCode.MAX_MACHINES: "a machine of the SKU ends, or an operator raises max_machines",
