@@ -12,7 +12,6 @@ from autoscaler.model.cooldowns import (
     Cooldown,
     boots_key,
     exits_key,
-    launch_option_key,
     open_circuit,
     open_options,
     refused_image_key,
@@ -52,22 +51,17 @@ def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: 
 
 
 def on_circuit_closed(state: LedgerState, event: CircuitClosed) -> None:
-    """Close the SKU's circuit breaker, as if no machine had failed."""
-    key = exits_key(event.sku)
-    if event.by is not None:
-        sku = state.catalogue.skus.get(event.sku)
-        options = range(len(sku.launch_options)) if sku is not None else ()
-        for lifted in (
-            key,
-            boots_key(event.sku),
-            *(launch_option_key(event.sku, one) for one in options),
-        ):
-            end_hold(state, lifted, event.at)
-        _remember_refused(state, event.sku, "", event.at)
-    else:
-        # Keep the refused image: a canary may still use it.
-        end_hold(state, key, event.at)
+    """Close the SKU's circuit breaker of runners, as if none had exited.
+
+    The refused image is still remembered: a canary may use it.
+    """
+    end_hold(state, exits_key(event.sku), event.at)
     state.note_row(HistoryRow(event.at, "sku", event.sku, "circuit_closed", event.detail[:500]))
+
+
+def forget_refused_image(state: LedgerState, sku: SkuName, at: Instant) -> None:
+    """Let a SKU launch the image again that GitHub refused last."""
+    _remember_refused(state, sku, "", at)
 
 
 def refused_image(state: LedgerState, sku: SkuName) -> str:

@@ -225,17 +225,16 @@ async def test_no_image_is_read_while_no_breaker_is_open() -> None:
 async def test_an_operator_closes_the_breaker() -> None:
     world = World()
     controller, _ = await refused(world, jobs=1)
-    operator_actions = controller.operator_actions
+    holds = controller.parts.operator_holds
     assert len(world.east.sent) == 1
-    assert await operator_actions.close_circuit("gpu", by=ALICE) == "gpu"
+    assert (await holds.retry("gpu", by=ALICE)).done.startswith("1 hold of sku/gpu ended: GitHub")
     await world_settles(controller)
     assert len(world.east.sent) == 2
     rows = await world.store.history("sku", "gpu")
-    assert [(row.event, row.detail) for row in rows] == [("circuit_closed", "alice closed it")]
-    for name, kind in (("gpu", RefusalKind.CONTRADICTED), ("cpu", RefusalKind.UNKNOWN)):
-        with pytest.raises(OperatorRequestRefusedError) as refusal:
-            await operator_actions.close_circuit(name, by=ALICE)
-        assert refusal.value.kind is kind
+    assert [(row.event, row.detail) for row in rows] == [("retried", "by alice")]
+    with pytest.raises(OperatorRequestRefusedError) as refusal:
+        await holds.retry("cpu", by=ALICE)
+    assert refusal.value.kind is RefusalKind.UNKNOWN
 
 
 @on_virtual_time
@@ -245,5 +244,6 @@ async def test_an_operator_closes_the_breaker_of_a_launch_option() -> None:
     key = launch_option_key(SkuName("gpu"), 0)
     controller.state.set_cooldown(Cooldown(key, controller.journal.now, 3, "no gpu"))
     assert [row.key for row in open_circuits(controller.state, SkuName("gpu"))] == [key]
-    assert await controller.operator_actions.close_circuit("gpu", by=ALICE) == "gpu"
+    outcome = await controller.parts.operator_holds.retry("gpu", by=ALICE)
+    assert outcome.done == "1 hold of sku/gpu ended: no gpu"
     assert open_circuits(controller.state, SkuName("gpu")) == []

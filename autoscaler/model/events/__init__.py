@@ -43,6 +43,7 @@ from autoscaler.model.events.operator import (
     InstallationAdopted,
     MachineReleasedByOperator,
     ResumedByOperator,
+    RetriedByOperator,
 )
 from autoscaler.model.events.providers import ListedMachine, MachinesListed, QuotasRead
 from autoscaler.model.events.runners import (
@@ -91,6 +92,7 @@ __all__ = [
     "RerunAnswered",
     "RerunRequested",
     "ResumedByOperator",
+    "RetriedByOperator",
     "RunRead",
     "RunReadRequested",
     "RunnerClosed",
