@@ -283,6 +283,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.ResumedByOperator: operator_holds.on_resumed_by_operator,
     e.RetriedByOperator: retries.on_retried_by_operator,
     e.CircuitClosed: circuits.on_circuit_closed,
+    e.ImageReplaced: circuits.on_image_replaced,
     e.ControllerStarted: starting.on_controller_started,
     e.TimePassed: _on_time_passed,
 }

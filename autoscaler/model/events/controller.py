@@ -25,6 +25,14 @@ class CircuitClosed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ImageReplaced(Event):
+    """A SKU launches another image than when its circuit breaker opened. `detail` is as in CircuitClosed."""
+
+    sku: SkuName
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed(Event):
     """Time passed.
 
