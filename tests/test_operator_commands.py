@@ -97,12 +97,6 @@ class Word:
         self.taken.append((old_id, force))
         return InstallationId(old_id)
 
-    async def close_circuit(self, sku: str, *, by: OperatorName) -> SkuName:
-        if sku != "gpu":
-            raise OperatorRequestRefusedError(RefusalKind.UNKNOWN, f"no SKU is called {sku}")
-        self.taken.append((sku, False))
-        return SkuName(sku)
-
     async def pause(self, target: str, *, by: OperatorName) -> HoldOutcome:
         return self._hold("paused", target, by)
 
@@ -114,6 +108,9 @@ class Word:
 
     async def resume(self, target: str, *, by: OperatorName) -> HoldOutcome:
         return self._hold("resumed", target, by)
+
+    async def retry(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        return self._hold("retried", target, by)
 
     def _hold(self, done: str, target: str, by: OperatorName) -> HoldOutcome:
         if target == "nothing":
@@ -253,6 +250,7 @@ def test_a_refusal_is_reported_and_force_overrides_it(controller: Controller) ->
         ("drain", "drained"),
         ("quarantine", "quarantined"),
         ("resume", "resumed"),
+        ("retry", "retried"),
     ],
 )
 def test_a_hold_prints_what_it_did_and_what_happens_next(
@@ -325,14 +323,6 @@ def test_a_file_over_the_limit_is_refused_before_it_is_sent(
         words = "".join(result.stderr.replace("│", " ").split())
         assert f"{path}:{why}" in words
     assert controller.run("plan", "--against", str(whole)).exit_code == 0
-
-
-def test_close_circuit_calls_the_controller_or_prints_the_refusal(controller: Controller) -> None:
-    result = controller.run("close-circuit", "gpu")
-    assert (result.exit_code, result.stdout) == (0, "circuit breaker of gpu closed\n")
-    assert controller.word.taken == [("gpu", False)]
-    result = controller.run("close-circuit", "cpu")
-    assert (result.exit_code, result.stderr) == (1, "no SKU is called cpu\n")
 
 
 @pytest.mark.parametrize("command", ["terminate", "adopt"])
@@ -525,11 +515,11 @@ def test_an_unusable_ca_file_is_reported_with_its_key(tmp_path: Path) -> None:
         (["unverified"], 1, {"unverified", "total", "providers_not_listed"}),
         (["terminate", "i-1"], 0, {"machine"}),
         (["adopt", "01d01d01"], 0, {"installation"}),
-        (["close-circuit", "gpu"], 0, {"sku"}),
         (["pause", "gpu"], 0, {"target", "done", "next"}),
         (["drain", "gpu"], 0, {"target", "done", "next"}),
         (["quarantine", "i-1"], 0, {"target", "done", "next"}),
         (["resume", "gpu"], 0, {"target", "done", "next"}),
+        (["retry", "gpu"], 0, {"target", "done", "next"}),
         (["reload"], 0, {"changed", "done"}),
     ],
 )

@@ -106,7 +106,7 @@ def test_a_page_that_is_not_a_job_s_is_refused_with_the_form_of_a_job_s(
     assert "/actions/runs/RUN/job/JOB" in words
 
 
-@pytest.mark.parametrize("command", ["terminate", "adopt", "close-circuit", "history"])
+@pytest.mark.parametrize("command", ["terminate", "adopt", "retry", "history"])
 @pytest.mark.parametrize(
     ("name", "words"),
     [("", "it is empty"), (NAME, "it is longer than 128 characters"), (" ", "it is empty")],
@@ -131,7 +131,10 @@ def test_a_name_that_no_record_can_have_is_refused_by_its_length(
             ["adopt", "a/b"],
             "ID must be the ID of an installation: `autoscaler unverified` lists them",
         ),
-        (["close-circuit", "a b"], "SKU must be the name of a SKU"),
+        (
+            ["retry", "a b"],
+            "`target` must be all or the name of a SKU, provider or machine, perhaps after its kind and a /",
+        ),
     ],
 )
 def test_a_name_with_characters_that_no_record_has_is_refused_by_its_meaning(

@@ -14,7 +14,8 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, 
 from autoscaler.controller.wakeups import Wakeups
 from autoscaler.ledger.circuits import open_circuits
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.events import CircuitClosed
+from autoscaler.model.cooldowns import exits_key
+from autoscaler.model.events import CircuitClosed, ImageReplaced
 from autoscaler.model.identifiers import MachineId, ProviderName, Seconds, SkuName
 from autoscaler.model.machines import ExitReason, Machine, MachineState
 from autoscaler.model.waiting import WaitCode
@@ -38,6 +39,7 @@ class CircuitWatcher:
         self._journal = journal
         self._providers = providers
         self._news: Wakeups[str] = Wakeups(clock)
+        self._seen: dict[SkuName, set[str]] = {}
         journal.on_history(self._on_history)
 
     async def run(self) -> None:
@@ -47,15 +49,34 @@ class CircuitWatcher:
             await self._news.wait(_OPENED, LOOK_EVERY)
 
     async def check(self) -> None:
-        """Close the circuit breakers of images that their SKU no longer launches. Raises StoreError."""
+        """Close the circuit breakers of refused images that their SKU no longer launches.
+
+        Of the other open ones, launch the next probe at once if the SKU's image has changed. Raises StoreError.
+        """
         state = self._journal.ledger.state
         for sku in tuple(state.catalogue.skus):
-            refused = {row.image for row in open_circuits(state, sku) if row.image}
-            if refused and (images := await self._images(sku)) and not refused & images:
-                detail = f"image {', '.join(sorted(images))} in place of {', '.join(refused)}"
-                closed = CircuitClosed(self._journal.now, sku, detail)
-                await self._journal.record(closed)
-                _log.warning("circuit_closed", sku=sku, reason=detail)
+            rows = open_circuits(state, sku)
+            if not rows:
+                self._seen.pop(sku, None)
+            elif images := await self._images(sku):
+                before, self._seen[sku] = self._seen.get(sku, images), images
+                refused = {row.image for row in rows if row.key == exits_key(sku) and row.image}
+                if refused and not refused & images:
+                    await self._report(CircuitClosed, sku, images, refused)
+                elif before != images:
+                    await self._report(ImageReplaced, sku, images, before)
+
+    async def _report(
+        self,
+        event: type[CircuitClosed | ImageReplaced],
+        sku: SkuName,
+        images: set[str],
+        before: set[str],
+    ) -> None:
+        detail = f"image {', '.join(sorted(images))} in place of {', '.join(sorted(before))}"
+        await self._journal.record(event(self._journal.now, sku, detail))
+        closed = event is CircuitClosed
+        _log.warning("circuit_closed" if closed else "image_replaced", sku=sku, reason=detail)
 
     async def _images(self, sku: SkuName) -> set[str]:
         """Return the images of the SKU's launch options, or an empty set if one cannot be read."""

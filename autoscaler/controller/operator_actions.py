@@ -1,4 +1,4 @@
-"""Carries out operators' requests: terminate a machine, adopt an installation, close a circuit breaker.
+"""Carries out operators' requests: terminate a machine, adopt an installation.
 
 Before a machine is released, the controller asks GitHub which runners are at work. The planner then
 terminates the released machine.
@@ -14,16 +14,14 @@ from autoscaler.controller.log_fields import machine_fields
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
-from autoscaler.ledger.circuits import open_circuits
 from autoscaler.ledger.operator_requests import evidence_of_life, refusal_of_adoption, unverified
-from autoscaler.model.events import CircuitClosed, InstallationAdopted, MachineReleasedByOperator
+from autoscaler.model.events import InstallationAdopted, MachineReleasedByOperator
 from autoscaler.model.identifiers import (
     InstallationId,
     MachineId,
     ProviderMachineId,
     ProviderName,
     RunnerName,
-    SkuName,
 )
 from autoscaler.model.machines import (
     RELEASED_STATES,
@@ -92,18 +90,6 @@ class OperatorActions:
         await self._journal.commit()
         _log.warning("installation_adopted", installation=old, by=by)
         return old
-
-    async def close_circuit(self, sku: str, *, by: OperatorName) -> SkuName:
-        """See `OperatorRequests.close_circuit`."""
-        name, state = SkuName(sku), self._journal.ledger.state
-        if name not in state.catalogue.skus:
-            _refuse(RefusalKind.UNKNOWN, f"this fleet has no SKU {sku}")
-        if not open_circuits(state, name):
-            _refuse(RefusalKind.CONTRADICTED, f"the circuit breaker of {sku} is not open")
-        detail = f"{by} closed it"
-        await self._journal.record(CircuitClosed(self._journal.now, name, detail, by))
-        _log.warning("circuit_closed", sku=name, by=by, reason=detail)
-        return name
 
     async def _at_work(self) -> list[RunnerName]:
         """Return the names of all runners that GitHub shows as busy or online, of any installation."""

@@ -1,4 +1,4 @@
-"""Carries out operators' requests to pause, drain, quarantine and resume. The planner acts on the holds."""
+"""Carries out operators' requests to pause, drain, quarantine, resume and retry."""
 
 from collections.abc import Collection, Iterator
 from typing import NoReturn
@@ -8,7 +8,8 @@ import structlog
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.hold_requests import HoldOutcome
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
-from autoscaler.model.events import HeldByOperator, ResumedByOperator
+from autoscaler.ledger.retries import holds_to_end
+from autoscaler.model.events import HeldByOperator, ResumedByOperator, RetriedByOperator
 from autoscaler.model.identifiers import MachineId, ProviderMachineId, ProviderName
 from autoscaler.model.machines import KEPT_IN_QUARANTINE, Machine, MachineState
 from autoscaler.model.operator_holds import (
@@ -22,10 +23,12 @@ from autoscaler.model.operator_holds import (
     machine_target,
 )
 from autoscaler.model.operators import OperatorName
+from autoscaler.model.wording import counted
 from autoscaler.views.hold_outcomes import after_hold, after_resume
 
 _log = structlog.get_logger(__name__)
 
+_MOST_REASONS = 5
 _GROUPS = frozenset({TargetKind.FLEET, TargetKind.SKU, TargetKind.PROVIDER})
 _ALLOWED = {
     HoldKind.PAUSED: _GROUPS,
@@ -65,6 +68,18 @@ class OperatorHoldActions:
         await self._journal.record(ResumedByOperator(self._journal.now, found, by))
         _log.warning("resumed_by_operator", target=str(found), by=by)
         done = f"{found} was {' and '.join(rows)}, until now"
+        return HoldOutcome(str(found), done, after_resume(self._journal.fleet(), found))
+
+    async def retry(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        """See `HoldRequests.retry`."""
+        found, now = self._resolve(target, _GROUPS), self._journal.now
+        rows = holds_to_end(self._journal.ledger.state, found, now)
+        await self._journal.record(RetriedByOperator(now, found, by))
+        _log.warning("retried_by_operator", target=str(found), by=by, holds=len(rows))
+        done = f"nothing of {found} was on hold after a failure"
+        if rows:
+            reasons = "; ".join(dict.fromkeys(row.reason for row in rows[:_MOST_REASONS]))
+            done = f"{counted(len(rows), 'hold')} of {found} ended: {reasons}"
         return HoldOutcome(str(found), done, after_resume(self._journal.fleet(), found))
 
     async def _hold(self, kind: HoldKind, target: str, by: OperatorName) -> HoldOutcome:

@@ -11,7 +11,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.identifiers import ProviderName, Seconds
 
-AGAIN = Backoff(5.0, 300.0)
+AGAIN = Backoff(5.0, 60.0)
 
 LISTED_TOGETHER: Seconds = 30.0
 """How long a listed provider waits for the other providers' lists, which may prove that the store is a

@@ -3,6 +3,8 @@
 The planner launches nothing while a breaker is open, and one machine at a time after that.
 """
 
+from dataclasses import replace
+
 from autoscaler.ledger.failure_counts import end_hold
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.backoff import Backoff
@@ -10,6 +12,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.cooldowns import (
     IN_A_ROW,
     Cooldown,
+    active_cooldown,
     boots_key,
     exits_key,
     launch_option_key,
@@ -17,7 +20,7 @@ from autoscaler.model.cooldowns import (
     open_options,
     refused_image_key,
 )
-from autoscaler.model.events import CircuitClosed
+from autoscaler.model.events import CircuitClosed, ImageReplaced
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.machines import Machine
 
@@ -60,22 +63,39 @@ def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: 
 
 
 def on_circuit_closed(state: LedgerState, event: CircuitClosed) -> None:
-    """Close the SKU's circuit breaker, as if no machine had failed."""
-    key = exits_key(event.sku)
-    if event.by is not None:
-        sku = state.catalogue.skus.get(event.sku)
-        options = range(len(sku.launch_options)) if sku is not None else ()
-        for lifted in (
-            key,
-            boots_key(event.sku),
-            *(launch_option_key(event.sku, one) for one in options),
-        ):
-            end_hold(state, lifted, event.at)
-        _remember_refused(state, event.sku, "", event.at)
-    else:
-        # Keep the refused image: a canary may still use it.
-        end_hold(state, key, event.at)
+    """Close the SKU's circuit breaker of runners, as if none had exited.
+
+    The refused image is still remembered: a canary may use it.
+    """
+    end_hold(state, exits_key(event.sku), event.at)
     state.note_row(HistoryRow(event.at, "sku", event.sku, "circuit_closed", event.detail[:500]))
+
+
+def on_image_replaced(state: LedgerState, event: ImageReplaced) -> None:
+    """Launch the next probe of the SKU at once: its machines may have failed for their image."""
+    probe_at_once(state, event.sku, event.at)
+    state.note_row(HistoryRow(event.at, "sku", event.sku, "image_replaced", event.detail[:500]))
+
+
+def probe_at_once(state: LedgerState, sku: SkuName, at: Instant) -> None:
+    """End the waits of a SKU's circuit breakers. They stay open, because a probe costs one machine only.
+
+    A breaker of a refused image is none of them: see `on_circuit_closed`.
+    """
+    known = state.catalogue.skus.get(sku)
+    options = range(len(known.launch_options)) if known is not None else ()
+    keys = [launch_option_key(sku, one) for one in options]
+    exits = state.cooldowns.get(exits_key(sku))
+    if exits is not None and not exits.image:
+        keys.append(exits.key)
+    for key in keys:
+        if (row := active_cooldown(state.cooldowns, key, at)) is not None:
+            state.set_cooldown(replace(row, until=at))
+
+
+def forget_refused_image(state: LedgerState, sku: SkuName, at: Instant) -> None:
+    """Let a SKU launch the image again that GitHub refused last."""
+    _remember_refused(state, sku, "", at)
 
 
 def refused_image(state: LedgerState, sku: SkuName) -> str:

@@ -24,7 +24,7 @@ from autoscaler.model.cooldowns import (
 from autoscaler.model.events import LaunchFailure, LaunchRequestAnswered
 from autoscaler.model.failed_launches import FailedLaunch, row_of
 from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.model.identifiers import Instant, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 
@@ -74,8 +74,9 @@ def hold_back(
     failure: LaunchFailure,
     at: Instant,
     at_least: Seconds = 0.0,
+    image: str = "",
 ) -> None:
-    """Put on hold exactly what a failure concerns.
+    """Put on hold exactly what a failure concerns. `image` as in `count_failure`.
 
     A failure may name an offering that is not in the catalogue any more. It says nothing about others.
     """
@@ -83,7 +84,7 @@ def hold_back(
     known = named in request.offerings or named in state.offerings
     keys = (named,) if named is not None and known else request.offerings
     for key in sorted(_reached(state, request, failure, keys)):
-        count_failure(state, key, failure.failure, at, reason, at_least)
+        count_failure(state, key, failure.failure, at, reason, at_least, image)
 
 
 def note_failed_launch(
@@ -221,11 +222,19 @@ def _option_of(state: LedgerState, machine: Machine) -> str | None:
     return launch_option_key(request.sku, request.option) if request is not None else None
 
 
-def end_offering_holds(
-    state: LedgerState, sku: SkuName, offering: Offering, asked_at: Instant, at: Instant
+def end_holds_of_launch(
+    state: LedgerState, request: LaunchRequest, offering: Offering, asked_at: Instant, at: Instant
 ) -> None:
-    """End the holds of an offering and its quota: a machine requested at `asked_at` came from it."""
-    _end_hold_by(state, sku_offering_key(sku, offering.key), asked_at, at)
+    """End the holds that a machine contradicts, which was requested at `asked_at` and comes from an offering.
+
+    They are those of the offering, its quota and the configuration of the launch option. A hold of machines
+    that could not start goes on until one becomes ready.
+    """
+    option = launch_option_key(request.sku, request.option)
+    refused = state.cooldowns.get(option)
+    if refused is not None and refused.failure is FailureClass.CONFIGURATION and not refused.image:
+        _end_hold_by(state, option, asked_at, at)
+    _end_hold_by(state, sku_offering_key(request.sku, offering.key), asked_at, at)
     _end_hold_by(state, offering_key(offering.key), asked_at, at)
     _end_hold_by(state, quota_key(offering.quota_key), asked_at, at)
     _end_hold_by(state, throttle_key(offering.provider), asked_at, at)

@@ -26,6 +26,7 @@ from autoscaler.ledger import (
     operator_holds,
     operator_requests,
     reruns,
+    retries,
     runner_groups,
     runners,
     runs,
@@ -287,7 +288,9 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.InstallationAdopted: operator_requests.on_installation_adopted,
     e.HeldByOperator: operator_holds.on_held_by_operator,
     e.ResumedByOperator: operator_holds.on_resumed_by_operator,
+    e.RetriedByOperator: retries.on_retried_by_operator,
     e.CircuitClosed: circuits.on_circuit_closed,
+    e.ImageReplaced: circuits.on_image_replaced,
     e.ControllerStarted: starting.on_controller_started,
     e.TimePassed: _on_time_passed,
 }

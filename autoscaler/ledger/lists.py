@@ -222,6 +222,9 @@ def _cannot_start(state: LedgerState, machine: Machine, listed: ListedMachine, a
     fail(state, machine, listed.failure or FailureClass.UNKNOWN, at, listed.reason)
 
 
+_UNKNOWN_IMAGE = "of unknown id"
+
+
 def _hold_back(state: LedgerState, machine: Machine, listed: ListedMachine, at: Instant) -> None:
     """Put on hold what the provider's reason concerns, if it has a class. A host that fails counts first."""
     request = state.launch_requests.get(machine.launch_request)
@@ -237,7 +240,7 @@ def _hold_back(state: LedgerState, machine: Machine, listed: ListedMachine, at: 
         or is_of_host(state, machine, listed.failure, at, listed.reason)
     )
     if not of_host:
-        hold_back(state, request, failure, at)
+        hold_back(state, request, failure, at, image=place.image or _UNKNOWN_IMAGE)
     note_failed_launch(state, request, failure, at)
 
 

@@ -7,6 +7,7 @@ and the planner terminates it.
 from collections.abc import Iterable
 from textwrap import shorten
 
+from autoscaler.ledger.circuits import probe_at_once
 from autoscaler.ledger.state import LedgerState
 from autoscaler.ledger.unverified import adopt
 from autoscaler.model.changes import HistoryRow
@@ -60,7 +61,9 @@ def on_installation_adopted(state: LedgerState, event: InstallationAdopted) -> N
 
 
 def on_configuration_reloaded(state: LedgerState, event: ConfigurationReloaded) -> None:
-    """Note in the fleet's history who reloaded the configuration, and the first of the changed keys."""
+    """Let every SKU try again what failed, and note in the history who changed which keys."""
+    for sku in state.catalogue.skus if event.changed else ():
+        probe_at_once(state, sku, event.at)
     keys = f"{counted(len(event.changed), 'change')}: {', '.join(event.changed)}"
     detail = f"by {event.by}; {keys if event.changed else 'no key changed'}"
     short = shorten(detail, MAX_DETAIL, placeholder=" ...")

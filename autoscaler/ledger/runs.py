@@ -14,13 +14,13 @@ from autoscaler.model.access_rules import rule_against
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.demand import admits, scope_of
 from autoscaler.model.events import JobObserved, RunRead, RunReadRequested
-from autoscaler.model.identifiers import Instant
+from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import Job, RunQuestion
 from autoscaler.model.run_origins import RunOrigin
 from autoscaler.model.runners import Runner
 
-READS = Backoff(15.0, 600.0)
-"""Delay before a run is read again."""
+FIRST_AGAIN: Seconds = 15.0
+"""Delay before a run is read again. It doubles up to `_longest`."""
 
 MOST_RUNS = 20_000
 """Maximum number of runs whose origin is kept. The oldest is removed first, and may be read again."""
@@ -50,10 +50,16 @@ def on_run_read_requested(state: LedgerState, event: RunReadRequested) -> None:
         return
     last = state.run_questions.get(event.run_id)
     reads = 0 if last is None else last.reads
-    state.run_questions[event.run_id] = RunQuestion(event.at + READS.delay(reads), reads + 1)
+    delay = Backoff(FIRST_AGAIN, _longest(state)).delay(reads)
+    state.run_questions[event.run_id] = RunQuestion(event.at + delay, reads + 1)
     if len(state.run_questions) > 2 * len(state.unread) + 100:
         asked = state.run_questions
         state.run_questions = {run: asked[run] for run in asked if run in state.unread}
+
+
+def _longest(state: LedgerState) -> Seconds:
+    """Return the longest delay: a minute, or ten if a read of each run a minute were too many calls."""
+    return min(max(60.0, 3.0 * len(state.unread)), 600.0)
 
 
 def remember(state: LedgerState, run_id: int, origin: RunOrigin) -> None:

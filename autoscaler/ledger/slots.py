@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from autoscaler.ledger.cooldowns import end_offering_holds
+from autoscaler.ledger.cooldowns import end_holds_of_launch
 from autoscaler.ledger.machine_states import move
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import Offering, most_units
@@ -85,7 +85,7 @@ def fill_in(
             machine.placement.dollars_per_hour = offering.dollars_per_hour
             machine.placement.quota_usage = ((offering.quota_key, offering.quota_units),)
     if offering is not None:
-        end_offering_holds(state, request.sku, offering, machine.created_at, at)
+        end_holds_of_launch(state, request, offering, machine.created_at, at)
 
 
 def free_slots(state: LedgerState, request: LaunchRequest) -> list[Machine]:

@@ -15,7 +15,8 @@ IN_A_ROW = 3
 class Cooldown:
     """Puts `key` on hold until `until`, after `failures` of one class in a row.
 
-    The hold is over if `failures` is 0. `image` is the image that GitHub refused, if this is the reason.
+    The hold is over if `failures` is 0. `image` is the image that GitHub refused, or of the machine that could
+    not start, if this is the reason.
     """
 
     key: str

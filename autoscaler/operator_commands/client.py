@@ -86,12 +86,11 @@ class OperatorClient:
         """Adopt an installation; return the answer. Raises OperatorRequestFailedError."""
         return self._ask("POST", "/admin/adopt", {"installation": installation, "force": force})
 
-    def close_circuit(self, sku: str) -> dict[str, Any]:
-        """Close a SKU's circuit breaker; return the answer. Raises OperatorRequestFailedError."""
-        return self._ask("POST", f"/admin/circuits/{quote(sku, safe='')}/close", {})
-
     def hold(self, request: str, target: str) -> dict[str, Any]:
-        """Pause, drain, quarantine or resume a target; return the answer. Raises OperatorRequestFailedError."""
+        """Pause, drain, quarantine, resume or retry a target; return the answer.
+
+        Raises OperatorRequestFailedError.
+        """
         return self._ask("POST", f"/admin/{request}", {"target": target})
 
     def reload(self) -> dict[str, Any]:

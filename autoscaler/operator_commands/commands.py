@@ -1,4 +1,4 @@
-"""The commands for a running controller: unverified machines, lost installations, circuit breakers.
+"""The commands for a running controller: unverified machines and lost installations.
 
 Reads the command lines and prints the controller's answers.
 """
@@ -116,31 +116,6 @@ def adopt(
     else:
         adopted = _plain(str(answer.get("installation")))
         typer.echo(f"installation {adopted} now belongs to this fleet")
-
-
-def close_circuit(
-    config: Config,
-    sku: Annotated[
-        str,
-        typer.Argument(
-            metavar="SKU", callback=usable_name, help="A SKU whose circuit breaker is open."
-        ),
-    ],
-    as_json: Json = False,
-    url: Url = None,
-    token_file: TokenFile = None,
-) -> None:
-    """Close the circuit breaker of a SKU after a fix.
-
-    The controller then launches as many machines of the SKU as its jobs need. If they fail again, the
-    circuit breaker opens again.
-    """
-    with connected(config, url, token_file) as client:
-        answer = client.close_circuit(sku)
-    if as_json:
-        print_json(answer)
-    else:
-        typer.echo(f"circuit breaker of {_plain(str(answer.get('sku')))} closed")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The commands with which operators hold parts of a running fleet: pause, drain, quarantine and resume."""
+"""The commands about holds of a running fleet: pause, drain, quarantine, resume and retry."""
 
 from typing import Annotated
 
@@ -38,6 +38,15 @@ Held = Annotated[
         callback=usable_name,
         metavar="all|MACHINE|SKU|PROVIDER",
         help="What was paused, drained or quarantined.",
+    ),
+]
+
+Retried = Annotated[
+    str,
+    typer.Argument(
+        callback=usable_name,
+        metavar="all|SKU|PROVIDER",
+        help="What was corrected; sku/NAME or provider/NAME if it is ambiguous.",
     ),
 ]
 
@@ -98,6 +107,21 @@ def resume(
     A machine that is already being terminated does not come back.
     """
     _hold("resume", config, target, url, token_file, as_json=as_json)
+
+
+def retry(
+    config: Config,
+    target: Retried,
+    as_json: Json = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Try again at once what failed, after a correction.
+
+    Ends the holds of a SKU, of a provider or of the fleet, and closes their circuit breakers. The controller
+    then launches as many machines as jobs need. If the failures go on, the holds begin again.
+    """
+    _hold("retry", config, target, url, token_file, as_json=as_json)
 
 
 def _hold(

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from itertools import chain, islice, repeat
 from operator import itemgetter
 
-from autoscaler.model.cooldowns import active_cooldown, registration_key
+from autoscaler.model.cooldowns import registration_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.plan import Assign, DeregisterRunner
+from autoscaler.model.runners import RunnerState
 from autoscaler.planner.classes import Classes
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
 from autoscaler.planner.supply import FleetSupply
@@ -36,8 +37,8 @@ def assignments(
     left, ready = [0] * len(demands), [0] * len(demands)
     for number in machines:
         demand = demands[number]
-        if not _is_on_hold(fleet, demand):
-            ready[number] = matching.served(demand, SupplyKind.READY)
+        ready[number] = _registrable(fleet, demand, matching.served(demand, SupplyKind.READY))
+        if ready[number]:
             left[number] = matching.served(demand, SupplyKind.RUNNER) + ready[number]
     for piece in classes.by_age() if any(left) else ():
         for number in filter(left.__getitem__, piece):  # reads `left` again for each job
@@ -91,6 +92,18 @@ def surplus_registrations(
     return found
 
 
-def _is_on_hold(fleet: Fleet, demand: DemandClass) -> bool:
-    """Return whether registering runners in the class's scope is on hold."""
-    return active_cooldown(fleet.cooldowns, registration_key(demand.scope), fleet.now) is not None
+def _registrable(fleet: Fleet, demand: DemandClass, wanted: int) -> int:
+    """Return how many of a class's runners may be registered now.
+
+    After a failure in its scope these are one at a time, until GitHub accepts one. GitHub refuses every
+    authentication for a while after several invalid ones (GitHub documentation, "Authenticating to the REST
+    API", failed login limit). Each class gets its own probe, because a failure may be of one class alone.
+    """
+    known = fleet.cooldowns.get(registration_key(demand.scope))
+    if known is None or not known.failures:
+        return wanted
+    if known.until > fleet.now:
+        return 0
+    named = fleet.deregistrable.get(demand, {}).values()
+    under_way = any(runner.state is RunnerState.NAMED for runner in named)
+    return 0 if under_way else min(wanted, 1)

@@ -81,6 +81,7 @@ class AdminEndpoint:
             "drain": holds.drain,
             "quarantine": holds.quarantine,
             "resume": holds.resume,
+            "retry": holds.retry,
         }
         self._queries = Queries(queries)
         self._tokens = tokens
@@ -101,7 +102,6 @@ class AdminEndpoint:
             "/admin/reload": self._reload,
             "/admin/machines/{machine}/terminate": self._terminate,
             "/admin/adopt": self._adopt,
-            "/admin/circuits/{sku}/close": self._circuit,
             **{f"/admin/{name}": partial(self._hold, name) for name in self._holds},
         }
         for path, act in acts.items():
@@ -217,13 +217,6 @@ class AdminEndpoint:
             )
         taken = await self._requests.adopt(old, by=by, force=force)
         return json_answer(200, {"installation": taken})
-
-    async def _circuit(self, request: web.Request, by: OperatorName) -> web.Response:
-        sku = request.match_info["sku"]
-        if _MACHINE.fullmatch(sku) is None:
-            raise MalformedRequestError("SKU must be the name of a SKU")
-        await self._body(request, set())
-        return json_answer(200, {"sku": await self._requests.close_circuit(sku, by=by)})
 
     async def _hold(self, name: str, request: web.Request, by: OperatorName) -> web.Response:
         target = (await self._body(request, {"target"})).get("target")

@@ -11,11 +11,13 @@ from autoscaler.controller.ports.operator_requests import OperatorRequestRefused
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.ledger.circuits import open_circuits
 from autoscaler.model.cooldowns import Cooldown, exits_key, launch_option_key
+from autoscaler.model.events import ConfigurationReloaded
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import SAID_WITHOUT_A_JOB, ExitReason
 from tests.controller.agents import Agent, launched, say
-from tests.controller.controllers import Controller, World
+from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.test_github_reader import answer
 from tests.controller.virtual_time import on_virtual_time
 from tests.ledger.builders import ALICE
@@ -253,17 +255,16 @@ async def test_no_image_is_read_while_no_breaker_is_open() -> None:
 async def test_an_operator_closes_the_breaker() -> None:
     world = World()
     controller, _ = await refused(world, jobs=2)
-    operator_actions = controller.operator_actions
+    holds = controller.parts.operator_holds
     assert len(world.east.sent) == 1
-    assert await operator_actions.close_circuit("gpu", by=ALICE) == "gpu"
+    assert (await holds.retry("gpu", by=ALICE)).done.startswith("1 hold of sku/gpu ended: GitHub")
     await world_settles(controller)
     assert len(world.east.sent) == 2
     rows = await world.store.history("sku", "gpu")
-    assert [(row.event, row.detail) for row in rows] == [("circuit_closed", "alice closed it")]
-    for name, kind in (("gpu", RefusalKind.CONTRADICTED), ("cpu", RefusalKind.UNKNOWN)):
-        with pytest.raises(OperatorRequestRefusedError) as refusal:
-            await operator_actions.close_circuit(name, by=ALICE)
-        assert refusal.value.kind is kind
+    assert [(row.event, row.detail) for row in rows] == [("retried", "by alice")]
+    with pytest.raises(OperatorRequestRefusedError) as refusal:
+        await holds.retry("cpu", by=ALICE)
+    assert refusal.value.kind is RefusalKind.UNKNOWN
 
 
 @on_virtual_time
@@ -273,5 +274,39 @@ async def test_an_operator_closes_the_breaker_of_a_launch_option() -> None:
     key = launch_option_key(SkuName("gpu"), 0)
     controller.state.set_cooldown(Cooldown(key, controller.journal.now, 3, "no gpu"))
     assert [row.key for row in open_circuits(controller.state, SkuName("gpu"))] == [key]
-    assert await controller.operator_actions.close_circuit("gpu", by=ALICE) == "gpu"
+    outcome = await controller.parts.operator_holds.retry("gpu", by=ALICE)
+    assert outcome.done == "1 hold of sku/gpu ended: no gpu"
     assert open_circuits(controller.state, SkuName("gpu")) == []
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@on_virtual_time
+async def test_a_probe_follows_at_once_if_the_image_of_machines_that_failed_is_replaced(
+    replaced: bool,
+) -> None:
+    world = World()
+    controller, _ = await launched(world)
+    key = launch_option_key(SkuName("gpu"), 0)
+    held = Cooldown(key, controller.journal.now + 900.0, 6, "no gpu", FailureClass.HEALTH_CHECK)
+    controller.state.set_cooldown(held)
+    watching = asyncio.ensure_future(controller.parts.circuit_watcher.run())
+    await world.clock.sleep(5.0)
+    world.east.image_id = "ami-newer" if replaced else world.east.image_id
+    with capture_logs() as logs:
+        await world.clock.sleep(LOOK_EVERY)
+    row = controller.state.cooldowns[key]
+    assert (row.until <= controller.journal.now, row.failures) == (replaced, 6)
+    reasons = [one["reason"] for one in logs if one["event"] == "image_replaced"]
+    assert reasons == ["image ami-newer in place of ami-1"] * replaced
+    await cancelled(watching)
+
+
+@on_virtual_time
+async def test_a_probe_follows_at_once_after_the_configuration_changed() -> None:
+    controller, _ = await launched(World())
+    key, now = launch_option_key(SkuName("gpu"), 0), controller.journal.now
+    for changed in ((), ("providers.east.ec2.subnets",)):
+        controller.state.set_cooldown(Cooldown(key, now + 900.0, 6, "no gpu"))
+        await controller.journal.record(ConfigurationReloaded(now, ALICE, changed))
+        row = controller.state.cooldowns[key]
+        assert (row.until, row.failures) == (now if changed else now + 900.0, 6)

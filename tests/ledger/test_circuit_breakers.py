@@ -12,6 +12,7 @@ from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason, TerminationReason
+from autoscaler.model.operator_holds import sku_target
 from tests.ledger.builders import ALICE, GPU, World
 from tests.planner.fleets import EAST, catalogue, sku
 
@@ -421,7 +422,7 @@ def test_an_operator_closes_every_circuit_of_a_sku() -> None:
     is_refused(world, "a")
     for name in "xyz":
         late_boot(world, name)
-    world.do(e.CircuitClosed, GPU, "alice closed it", ALICE)
+    world.do(e.RetriedByOperator, sku_target(GPU), ALICE)
     for key in (exits_key(GPU), boots_key(GPU), launch_option_key(GPU, 0)):
         assert (world.state.cooldowns[key].failures, world.state.cooldowns[key].image) == (0, "")
     assert refused_image(world.state, GPU) == ""

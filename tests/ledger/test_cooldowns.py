@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.ledger.cooldowns import end_offering_holds
+from autoscaler.ledger.cooldowns import end_holds_of_launch
 from autoscaler.ledger.failure_counts import count_failure, end_hold
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
@@ -24,9 +24,9 @@ from tests.planner.fleets import EAST, catalogue, offering
 
 HOLDS = {
     FailureClass.CAPACITY: [180.0, 360.0, 720.0, 1440.0, 1800.0, 1800.0],
-    FailureClass.QUOTA: [600.0, 1200.0, 2400.0, 3600.0, 3600.0],
+    FailureClass.QUOTA: [60.0, 60.0, 60.0],
     FailureClass.THROTTLED: [5.0, 10.0, 20.0, 40.0, 60.0, 60.0],
-    FailureClass.CONFIGURATION: [60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3600.0, 3600.0],
+    FailureClass.CONFIGURATION: [60.0, 60.0, 60.0],
     FailureClass.UNSUPPORTED: [21600.0, 43200.0, 86400.0, 86400.0],
     FailureClass.HEALTH_CHECK: [600.0, 1200.0, 2400.0, 3600.0, 3600.0],
     FailureClass.UNKNOWN: [30.0, 60.0, 60.0, 60.0, 60.0, 60.0, 60.0],
@@ -152,16 +152,50 @@ def test_ending_a_hold_that_is_over_stores_nothing() -> None:
     assert state.cooldowns["k"].until == 5.0
 
 
-def test_a_launched_machine_ends_the_holds_of_its_offering_quota_and_throttle() -> None:
-    state, sold = LedgerState(catalogue()), offering()
-    for_sku = sku_offering_key(GPU, sold.key)
-    keys = (for_sku, offering_key(sold.key), quota_key("east/G"), throttle_key(EAST))
-    for key in (*keys, "option:gpu/0"):
-        count_failure(state, key, FailureClass.QUOTA, 0.0, "why")
-    end_offering_holds(state, GPU, sold, 599.9, 610.0)
+def test_a_launched_machine_ends_the_holds_of_its_offering_quota_configuration_and_throttle() -> (
+    None
+):
+    world, sold = World(), offering()
+    world.send(1)
+    request, state = world.call(), world.state
+    keys = {
+        sku_offering_key(GPU, sold.key): FailureClass.CONFIGURATION,
+        offering_key(sold.key): FailureClass.CAPACITY,
+        quota_key("east/G"): FailureClass.QUOTA,
+        throttle_key(EAST): FailureClass.THROTTLED,
+        "option:gpu/0": FailureClass.CONFIGURATION,
+    }
+    for key, kind in keys.items():
+        count_failure(state, key, kind, 0.0, "why", 600.0)
+    end_holds_of_launch(state, request, sold, 599.9, 610.0)
     assert all(c.failures for c in state.cooldowns.values()), "asked for during the hold"
-    end_offering_holds(state, GPU, sold, 600.0, 610.0)
-    assert {k for k, c in state.cooldowns.items() if not c.failures} == set(keys)
+    end_holds_of_launch(state, request, sold, 600.0, 610.0)
+    assert not any(c.failures for c in state.cooldowns.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "image"), [(FailureClass.UNKNOWN, ""), (FailureClass.CONFIGURATION, "ami-1")]
+)
+def test_a_launched_machine_does_not_end_a_hold_that_machines_caused(
+    kind: FailureClass, image: str
+) -> None:
+    world = World()
+    world.send(1)
+    count_failure(world.state, "option:gpu/0", kind, 0.0, "why", image=image)
+    end_holds_of_launch(world.state, world.call(), offering(), 600.0, 610.0)
+    assert world.state.cooldowns["option:gpu/0"].failures == 1
+
+
+@pytest.mark.parametrize("kind", [FailureClass.CONFIGURATION, FailureClass.QUOTA])
+def test_machines_that_cannot_start_are_held_for_longer_than_refused_requests(
+    kind: FailureClass,
+) -> None:
+    state, now, held = LedgerState(catalogue()), 0.0, []
+    for _ in range(6):
+        count_failure(state, "k", kind, now, "why", image="ami-1")
+        held.append(state.cooldowns["k"].until - now)
+        now = state.cooldowns["k"].until
+    assert held == [60.0, 120.0, 240.0, 480.0, 900.0, 900.0]
 
 
 def test_cooldowns_are_stored_once_each_time_they_change() -> None:

@@ -23,7 +23,7 @@ OTHER = (offering("g6.xlarge", "a", SPOT, quota="spot/G"),)
 REACHES = [
     ("zone a", FailureClass.CAPACITY, FailureScope.ZONE, 180.0),
     ("spot", FailureClass.CONFIGURATION, FailureScope.CAPACITY_TYPE, 60.0),
-    ("everything", FailureClass.QUOTA, FailureScope.PROVIDER, 600.0),
+    ("everything", FailureClass.QUOTA, FailureScope.PROVIDER, 60.0),
     ("one offering", FailureClass.CAPACITY, None, 180.0),
 ]
 ASKED_NEXT = {
@@ -149,8 +149,8 @@ def _call(name: str) -> tuple[object, ...]:
     [
         (FailureClass.CAPACITY, None, "offering:east/g5.xlarge/a/on-demand", 180.0),
         (FailureClass.CAPACITY, FailureScope.ZONE, "zone:east/a", 180.0),
-        (FailureClass.QUOTA, None, "quota:east/G", 600.0),
-        (FailureClass.QUOTA, FailureScope.PROVIDER, "capacity_type:east/on-demand", 600.0),
+        (FailureClass.QUOTA, None, "quota:east/G", 60.0),
+        (FailureClass.QUOTA, FailureScope.PROVIDER, "capacity_type:east/on-demand", 60.0),
         (FailureClass.CONFIGURATION, None, "option:gpu/0", 60.0),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.ledger.runs import MOST_RUNS, OUTSIDE_ACCESS, READS
+from autoscaler.ledger.runs import MOST_RUNS, OUTSIDE_ACCESS
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access, Scope, Sku
@@ -154,18 +154,22 @@ def test_no_run_is_read_if_every_sku_takes_jobs_of_forks() -> None:
     assert len(world.intents(Launch)) == 1
 
 
-def test_a_run_that_cannot_be_read_is_retried_with_backoff() -> None:
+@pytest.mark.parametrize(("others", "longest"), [(0, 60.0), (19, 60.0), (99, 300.0), (999, 600.0)])
+def test_a_run_that_cannot_be_read_is_retried_with_backoff(others: int, longest: float) -> None:
+    """About once a minute, but of many runs at most 20 a minute, or each every ten minutes."""
     world = World(catalogue(closed()))
     world.observe(1, JobState.QUEUED, run_id=7)
+    for number in range(others):
+        world.observe(100 + number, JobState.QUEUED, run_id=100 + number)
     asked = []
-    for _ in range(7200):
-        if world.intents(ReadRun):
+    for _ in range(120):
+        if any(read.run_id == 7 for read in world.intents(ReadRun)):
             asked.append(world.now)
-            world.carry_out()
-        world.after(1.0)
+        world.carry_out()
+        world.after(15.0)
     waits = [after - before for before, after in pairwise(asked)]
-    assert waits[:3] == [READS.first, 2 * READS.first, 4 * READS.first]
-    assert waits[-1] == READS.longest
+    assert waits[:3] == [15.0, 30.0, 60.0]
+    assert max(waits) == longest
     assert world.intents(Launch) == []
 
 

@@ -125,7 +125,41 @@ def test_no_runner_registers_in_a_scope_on_hold() -> None:
     world.do(e.RunnerRegistrationFailed, world.name("c0"), FailureClass.UNKNOWN, "503", world.now)
     assert assigned(world) == []
     world.now += 30
-    assert len(assigned(world)) == 2
+    assert len(assigned(world)) == 1, "one probe"
+
+
+def test_a_probe_of_each_class_registers_until_github_accepts_one() -> None:
+    """GitHub may refuse one class alone. Many invalid requests at once would extend the outage."""
+    world = World(catalogue(sku("a"), sku("b")))
+    for name in "ab":
+        world.make_ready(3, name, name)
+        world.queue(*(100 * ord(name) + n for n in range(3)), labels=(name,))
+    world.carry_out()
+    for machine in world.state.machines.values():
+        if machine.work.runner is not None:
+            world.do(
+                e.RunnerRegistrationFailed,
+                machine.work.runner,
+                FailureClass.CONFIGURATION,
+                "401",
+                world.now,
+            )
+    world.after(60)
+    assert sorted(labels for _, labels in assigned(world)) == [("a",), ("b",)]
+    world.carry_out()
+    assert assigned(world) == [], "each has a probe under way"
+    probes = [r for r in world.state.runners.values() if r.named_at == world.now]
+    accepted, refused_again = sorted(probes, key=lambda r: r.demand.labels)
+    world.do(
+        e.RunnerRegistrationFailed,
+        refused_again.name,
+        FailureClass.CONFIGURATION,
+        "no such group",
+        world.now,
+    )
+    assert assigned(world) == []
+    world.do(e.RunnerRegistered, accepted.name, 7)
+    assert len(assigned(world)) == 5
 
 
 def test_jobs_that_idle_runners_serve_get_no_second_runner() -> None:

@@ -350,14 +350,38 @@ def test_a_probe_that_misses_its_deadline_is_not_replaced_before_the_hold(boots:
         assert launched(world) == 1
 
 
-@pytest.mark.parametrize("opened_by", [FailureClass.CONFIGURATION, FailureClass.UNKNOWN])
-def test_a_late_probe_keeps_the_breaker_open_that_refused_launches_opened(
-    opened_by: FailureClass,
-) -> None:
+def test_after_refusals_for_configuration_an_accepted_probe_lets_every_job_have_a_machine() -> None:
+    world = World()
+    for name in "abcd":
+        world.send(1, name)
+        world.answer(name, failures=[failure(FailureClass.CONFIGURATION)])
+        world.after(60)
+    world.queue(*range(1, 11))
+    assert launched(world) == 1
+    start(world, 1)
+    assert launched(world) == 9, "before the probe is ready"
+
+
+def test_machines_that_cannot_start_are_probed_one_at_a_time_although_each_is_accepted() -> None:
+    world = World()
+    world.queue(*range(1, 11))
+    for hold in (60, 120, 240, 480, 900, 900):
+        probes = start(world, launched(world))
+        for probe in probes:
+            ended = world.listed(probe, terminated=True)
+            world.lists(dataclasses.replace(ended, failure=FailureClass.CONFIGURATION))
+        row = world.state.cooldowns[launch_option_key(GPU, 0)]
+        assert row.until - world.now == hold
+        assert launched(world) == 0
+        world.after(hold)
+    assert launched(world) == 1
+
+
+def test_a_late_probe_keeps_the_breaker_open_that_refused_launches_opened() -> None:
     world = World()
     for name in "abc":
         world.send(1, name)
-        world.answer(name, failures=[failure(opened_by)])
+        world.answer(name, failures=[failure(FailureClass.UNKNOWN)])
         world.after(3600)
     world.queue(*range(1, 11))
     start(world, 1)

@@ -16,6 +16,7 @@ from autoscaler.providers.ec2.errors import (
 CAPACITY, ZONE = Meaning(FailureClass.CAPACITY), Meaning(FailureClass.CAPACITY, FailureScope.ZONE)
 QUOTA, ACCOUNT = Meaning(FailureClass.QUOTA), Meaning(FailureClass.QUOTA, FailureScope.PROVIDER)
 THROTTLED, CONFIGURATION = Meaning(FailureClass.THROTTLED), Meaning(FailureClass.CONFIGURATION)
+SUBNET = Meaning(FailureClass.QUOTA, FailureScope.ZONE)
 NO_SPOT = Meaning(FailureClass.CONFIGURATION, FailureScope.CAPACITY_TYPE)
 UNKNOWN = Meaning(FailureClass.UNKNOWN)
 
@@ -27,7 +28,7 @@ CODES = {
     "InsufficientCapacityOnHost": CAPACITY,
     "InsufficientHostCapacity": CAPACITY,
     "SpotMaxPriceTooLow": CAPACITY,
-    "InsufficientFreeAddressesInSubnet": ZONE,
+    "InsufficientFreeAddressesInSubnet": SUBNET,
     "InsufficientVolumeCapacity": ZONE,
     "VcpuLimitExceeded": QUOTA,
     "MaxSpotInstanceCountExceeded": QUOTA,

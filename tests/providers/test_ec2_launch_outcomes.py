@@ -261,7 +261,7 @@ async def test_a_full_subnet_puts_its_zone_on_hold_and_another_subnet_is_used_ne
         failure = refusal.value
     else:
         (failure,) = (await provider.launch(request)).failures
-    assert (failure.failure, failure.scope) == (FailureClass.CAPACITY, FailureScope.ZONE)
+    assert (failure.failure, failure.scope) == (FailureClass.QUOTA, FailureScope.ZONE)
     assert failure.offering is not None
     assert failure.offering.split("/")[2] == "us-east-1a"
     following = await provider.prepare(make_order(2, "u"))

@@ -250,11 +250,11 @@ async def test_a_refused_request_raises_whatever_it_names(
 
 def test_a_full_subnet_is_named_in_the_failure() -> None:
     code = "InsufficientFreeAddressesInSubnet"
-    error = ProviderError(FailureClass.CAPACITY, code, "subnet-0e is full", None, FailureScope.ZONE)
+    error = ProviderError(FailureClass.QUOTA, code, "subnet-0e is full", None, FailureScope.ZONE)
     refused = refused_override(EAST, REQUEST, error)
     assert refused is not None
     assert refused[0] == "subnet-0e"
-    assert refused[1].failure is FailureClass.CAPACITY
+    assert refused[1].failure is FailureClass.QUOTA
     assert (refused[1].scope, refused[1].offering) == (
         FailureScope.ZONE,
         f"east/g5.xlarge/{B}/on-demand",

@@ -104,10 +104,6 @@ class Word:
         self._take(old_id, by, force)
         return InstallationId(old_id)
 
-    async def close_circuit(self, sku: str, *, by: OperatorName) -> SkuName:
-        self._take(sku, by, False)
-        return SkuName(sku)
-
     async def pause(self, target: str, *, by: OperatorName) -> HoldOutcome:
         return self._hold("paused", target, by)
 
@@ -119,6 +115,9 @@ class Word:
 
     async def resume(self, target: str, *, by: OperatorName) -> HoldOutcome:
         return self._hold("resumed", target, by)
+
+    async def retry(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        return self._hold("retried", target, by)
 
     def _hold(self, done: str, target: str, by: OperatorName) -> HoldOutcome:
         self._take(target, by, False)
@@ -187,11 +186,11 @@ ROUTES = [
     ("GET", "/admin/unverified"),
     ("POST", "/admin/machines/i-1/terminate"),
     ("POST", "/admin/adopt"),
-    ("POST", "/admin/circuits/gpu/close"),
     ("POST", "/admin/pause"),
     ("POST", "/admin/drain"),
     ("POST", "/admin/quarantine"),
     ("POST", "/admin/resume"),
+    ("POST", "/admin/retry"),
     ("POST", "/admin/reload"),
 ]
 PLAN = ("POST", "/admin/plan")
@@ -253,12 +252,10 @@ async def test_operator_requests_are_passed_on(admin: Admin) -> None:
     body = {"installation": "01d01d01", "force": False}
     reported = {"installation": "01d01d01"}
     assert await admin.ask("POST", "/admin/adopt", body) == (200, reported)
-    assert await admin.ask("POST", "/admin/circuits/linux.gpu/close") == (200, {"sku": "linux.gpu"})
     assert admin.word.taken == [
         ("i-1", False),
         ("i-2", True),
         ("01d01d01", False),
-        ("linux.gpu", False),
     ]
     assert admin.word.asked_by == {"alice"}
 
@@ -270,6 +267,7 @@ async def test_operator_requests_are_passed_on(admin: Admin) -> None:
         ("drain", "drained"),
         ("quarantine", "quarantined"),
         ("resume", "resumed"),
+        ("retry", "retried"),
     ],
 )
 async def test_a_hold_is_passed_on_and_its_outcome_comes_back(
@@ -345,7 +343,7 @@ async def test_a_refusal_comes_back_with_its_reason(
         }
     ]
     assert await admin.ask("POST", "/admin/adopt", {"installation": "a"}) == (status, reported)
-    assert await admin.ask("POST", "/admin/circuits/gpu/close") == (status, reported)
+    assert await admin.ask("POST", "/admin/retry", {"target": "gpu"}) == (status, reported)
 
 
 async def test_an_operator_request_that_could_not_be_stored_is_not_acknowledged(
@@ -368,8 +366,7 @@ async def test_an_operator_request_that_could_not_be_stored_is_not_acknowledged(
         ("/admin/resume", b'{"target": "a b"}', "`target` must be"),
         ("/admin/quarantine", b'{"target": "a/b/c"}', "`target` must be"),
         ("/admin/pause", b'{"target": "gpu", "force": true}', "keys: target"),
-        ("/admin/circuits/gpu/close", b'{"force": true}', "keys: none"),
-        ("/admin/circuits/%20/close", b"", "SKU must be the name of a SKU"),
+        ("/admin/retry", b'{"target": "gpu", "force": true}', "keys: target"),
         ("/admin/machines/i-1/terminate", b"no json", "not JSON"),
         ("/admin/machines/i-1/terminate", b"[]", "a JSON object; keys: force"),
         ("/admin/machines/i-1/terminate", b'{"force": 1}', "`force` must be true or false"),

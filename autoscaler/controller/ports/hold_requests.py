@@ -1,4 +1,4 @@
-"""The requests with which operators pause, drain, quarantine and resume parts of the fleet."""
+"""The requests with which operators pause, drain, quarantine, resume and retry parts of the fleet."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -37,3 +37,6 @@ class HoldRequests(Protocol):
 
     async def resume(self, target: str, *, by: OperatorName) -> HoldOutcome:
         """End what `pause`, `drain` and `quarantine` began for this target."""
+
+    async def retry(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        """End the holds of failures for a SKU, a provider or the fleet, and close its circuit breakers."""

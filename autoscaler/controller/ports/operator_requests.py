@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from autoscaler.model.identifiers import InstallationId, MachineId, ProviderName, SkuName
+from autoscaler.model.identifiers import InstallationId, MachineId, ProviderName
 from autoscaler.model.operators import OperatorName
 from autoscaler.model.unverified import UnverifiedMachine
 
@@ -47,10 +47,4 @@ class OperatorRequests(Protocol):
 
         With `force`, also if this store has machines of its own. Durable on return.
         Raises: OperatorRequestRefusedError, StoreError.
-        """
-
-    async def close_circuit(self, sku: str, *, by: OperatorName) -> SkuName:
-        """Close the circuit breaker of a SKU, so that machines are launched as before.
-
-        Durable on return. Raises: OperatorRequestRefusedError, StoreError.
         """

@@ -3,7 +3,12 @@
 Each module has the events of one record or one source. `Event.at` is the controller's clock.
 """
 
-from autoscaler.model.events.controller import CircuitClosed, ControllerStarted, TimePassed
+from autoscaler.model.events.controller import (
+    CircuitClosed,
+    ControllerStarted,
+    ImageReplaced,
+    TimePassed,
+)
 from autoscaler.model.events.event import Event
 from autoscaler.model.events.interruptions import MachineNoticed, RerunAnswered, RerunRequested
 from autoscaler.model.events.jobs import (
@@ -43,6 +48,7 @@ from autoscaler.model.events.operator import (
     InstallationAdopted,
     MachineReleasedByOperator,
     ResumedByOperator,
+    RetriedByOperator,
 )
 from autoscaler.model.events.providers import ListedMachine, MachinesListed, QuotasRead
 from autoscaler.model.events.runners import (
@@ -67,6 +73,7 @@ __all__ = [
     "Event",
     "HealthChecksReported",
     "HeldByOperator",
+    "ImageReplaced",
     "InstallationAdopted",
     "JobAbandoned",
     "JobObserved",
@@ -92,6 +99,7 @@ __all__ = [
     "RerunAnswered",
     "RerunRequested",
     "ResumedByOperator",
+    "RetriedByOperator",
     "RunRead",
     "RunReadRequested",
     "RunnerClosed",

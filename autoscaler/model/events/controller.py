@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import Seconds, SkuName
-from autoscaler.model.operators import OperatorName
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +15,21 @@ class ControllerStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class CircuitClosed(Event):
-    """A SKU's circuit breaker closes because its image was replaced or an operator closed it.
+    """A SKU's circuit breaker closes because its image was replaced.
 
-    `detail` is text of bounded length for operators. `by` is None if no operator closed it.
+    `detail` is text of bounded length for operators.
     """
 
     sku: SkuName
     detail: str
-    by: OperatorName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageReplaced(Event):
+    """A SKU launches another image than when its circuit breaker opened. `detail` is as in CircuitClosed."""
+
+    sku: SkuName
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)

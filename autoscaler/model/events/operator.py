@@ -43,6 +43,14 @@ class ResumedByOperator(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RetriedByOperator(Event):
+    """An operator has corrected what holds back a SKU, a provider or the fleet (`autoscaler retry`)."""
+
+    target: HoldTarget
+    by: OperatorName
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigurationReloaded(Event):
     """A changed fleet.yaml is in force (`autoscaler reload`, SIGHUP). `changed` are the keys as in messages."""
 

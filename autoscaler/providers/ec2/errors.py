@@ -29,8 +29,11 @@ ReservationCapacityExceeded
 SpotInstanceShutdown SpotInstanceTermination SpotMaxPriceTooLow UnfulfillableCapacity Unsupported
 """
 
-# A full subnet, or no space for disks: no instance type can be launched in that zone.
-_ZONE = "InsufficientFreeAddressesInSubnet InsufficientVolumeCapacity"
+# No space for disks: no instance type can be launched in that zone.
+_ZONE = "InsufficientVolumeCapacity"
+
+# A full subnet, likewise. Its addresses are the operator's, not EC2's: it has room again after a correction.
+_SUBNET = "InsufficientFreeAddressesInSubnet"
 
 # The vCPU quota of a family. Spot and on-demand count separately.
 _FAMILY_QUOTA = "InstanceLimitExceeded MaxSpotInstanceCountExceeded VcpuLimitExceeded"
@@ -97,6 +100,7 @@ def _table() -> dict[str, Meaning]:
     meanings = {
         _OFFERING: Meaning(FailureClass.CAPACITY),
         _ZONE: Meaning(FailureClass.CAPACITY, FailureScope.ZONE),
+        _SUBNET: Meaning(FailureClass.QUOTA, FailureScope.ZONE),
         _FAMILY_QUOTA: Meaning(FailureClass.QUOTA),
         _ACCOUNT_QUOTA: Meaning(FailureClass.QUOTA, FailureScope.PROVIDER),
         _NO_SPOT: Meaning(FailureClass.CONFIGURATION, FailureScope.CAPACITY_TYPE),
