@@ -102,13 +102,13 @@ async def test_without_an_answer_nothing_is_launched(answer: GitHubError | None)
 
     world = World(closed())
     if answer is not None:
-        world.github.script("run_origin", *[answer] * 4)
+        world.github.script("run_origin", *[answer] * 5)
     controller = await begin(world)
     with capture_logs() as logs:
         await queued(controller, 1)
         for _ in range(5):
             await controller.turn(60.0)
-    assert world.github.asked.count("run_origin") == 4
+    assert world.github.asked.count("run_origin") == 5
     lines = [line for line in logs if line["event"] == "run_not_read"]
     assert [(line["code"], line["run"], line["times"]) for line in lines] == [
         ("run_unknown", RUN, times) for times in (1, 2, 4)

@@ -420,6 +420,7 @@ def test_early_exits_after_an_image_was_replaced_do_not_name_the_old_image() -> 
 def test_an_operator_closes_every_circuit_of_a_sku() -> None:
     world = World()
     is_refused(world, "a")
+    is_refused(world, "b")
     for name in "xyz":
         late_boot(world, name)
     world.do(e.RetriedByOperator, sku_target(GPU), ALICE)
