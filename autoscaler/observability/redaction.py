@@ -38,8 +38,11 @@ _BROKEN = r"[\r\n]|\\[nr]"
 """A line break in base64, also as JSON and logs write it."""
 
 _LETTER = r"[A-Za-z0-9+/_\-]"
-_NOT_IN_ESCAPE = r"(?<!\\(?=\\?(?:/|u00[0-9A-Fa-f]{2})|[nr]))(?<!%(?=[0-9A-Fa-f]{2}))"
-"""Matches where no escape or break has begun just before."""
+_NOT_IN_ESCAPE = r"(?<!\\(?=\\?(?:/|u00[0-9A-Fa-f]{2})))(?<!%(?=[0-9A-Fa-f]{2}))"
+"""Matches where no escape has begun just before."""
+
+_NOT_IN_BREAK = r"(?<![\r\n])(?<!\\(?=[nr]))"
+"""Matches where no line break has begun just before."""
 
 _LINED = f"(?:{_LETTER}|{_ESCAPED}|{_BROKEN})"
 
@@ -48,7 +51,7 @@ _LINED = f"(?:{_LETTER}|{_ESCAPED}|{_BROKEN})"
 _JIT_CONFIGURATION = re.compile(
     # base64 of {".runner": ...} or of any other JSON object, on any number of lines. Only the first place of a
     # run that looks like its start can have enough characters after it.
-    rf"(?<!{_LETTER})(?<![\r\n]){_NOT_IN_ESCAPE}"
+    rf"(?<!{_LETTER}){_NOT_IN_BREAK}{_NOT_IN_ESCAPE}"
     rf"(?>{_LINED}*?(?:\b|(?<=\\[nrt]))ey[IJ]){_LINED}{{97,}}+=*+",
     re.ASCII,
 )
@@ -56,7 +59,7 @@ _SECRET_TEXTS = re.compile(
     r"\bgh[a-z]_[A-Za-z0-9_.\-]{10,}+"
     r"|\bgithub_pat_\w{10,}+"
     r"|(?<![\w\-])(?=[\w\-]*?\beyJ[\w\-]{8})[\w\-]++\.[\w\-]{8,}+\.[\w\-]*+"
-    rf"|(?<!{_LETTER}){_NOT_IN_ESCAPE}(?:{_LETTER}|{_ESCAPED}){{300,}}+=*+"
+    rf"|(?<!{_LETTER}){_NOT_IN_ESCAPE}(?:{_LETTER}|{_ESCAPED}){{296,}}+=*+"
     # Any value that an error message quotes next to the name, whatever its length.
     r"|(?<=jit_config)[\\\"' ]{0,6}[:=][\\\"' ]{0,6}[^\\\"',}\s]++"
     r"|(?<=--jitconfig)[=\s]++\S++"
@@ -83,11 +86,27 @@ def redact_text(text: str) -> str:
     """Return the text without credentials, and without its middle if it is too long."""
     if len(text) > 2 * TEXT_LIMIT:
         text = text[:TEXT_LIMIT] + text[-TEXT_LIMIT:]
-    text = _SECRET_TEXTS.sub(REDACTED, _JIT_CONFIGURATION.sub(REDACTED, text))
+    # What follows a secret without a space is a run of its own only after the secret is removed.
+    text = _without_secrets(_without_secrets(text))
     if len(text) > TEXT_LIMIT:
         half = TEXT_LIMIT // 2
         text = f"{text[:half]} [...] {text[-half:]}"
     return text
+
+
+def _without_secrets(text: str) -> str:
+    """Return the text without what either pattern finds in it.
+
+    Each reads the whole text: a part that one has removed could be what shows the other where a secret is.
+    """
+    found = [one.span() for one in _JIT_CONFIGURATION.finditer(text)]
+    found += [one.span() for one in _SECRET_TEXTS.finditer(text)]
+    kept, shown_to = [], 0
+    for start, end in sorted(found):
+        if start >= shown_to:
+            kept += [text[shown_to:start], REDACTED]
+        shown_to = max(shown_to, end)
+    return "".join([*kept, text[shown_to:]])
 
 
 def _clean(key: str, value: object, depth: int) -> object:

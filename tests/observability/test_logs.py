@@ -297,3 +297,32 @@ def test_a_jit_configuration_that_is_broken_into_lines_is_not_written(
     assert "A1b2C3d4" not in reported
     assert "GitHub said" in reported
     assert "(422)" in reported
+
+
+_HEADER, _PAYLOAD, _LEFT = "eyJ" + "h" * 120, "eyJ" + "p" * 60, "LEFT" + "s" * 60
+
+
+@pytest.mark.case(
+    "one pattern of secrets finds a part of a secret that another pattern knows as a whole",
+    topic="Hostile input",
+    source="RFC 7519, 3",
+)
+@pytest.mark.parametrize(
+    "secret",
+    [
+        f"{_HEADER}.{_PAYLOAD}.{_LEFT}",
+        f"ghs_{_PAYLOAD}.{_HEADER}.{_LEFT}",
+        f"Bearer\n{_HEADER}.{_LEFT}",
+        f"--jitconfig\n{_HEADER}.{_LEFT}",
+        f"-----BEGIN PRIVATE KEY-----\nM/{_HEADER}==\n!{_LEFT}\n-----END PRIVATE KEY-----",
+        f"ghs_{'a' * 36}/{'b' * 300}{_LEFT}",
+        f"\\n{'A' * 300}{_LEFT}",
+        f"\\r{'A' * 300}{_LEFT}",
+        f"\\u002f{_LEFT}{'A' * 233}",
+    ],
+)
+def test_a_secret_is_not_written_in_part(secret: str) -> None:
+    reported = redact_text(f"GitHub said: {secret} (422)")
+    assert "LEFT" not in reported
+    assert "GitHub said" in reported
+    assert "(422)" in reported
