@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
-FileStamp = tuple[int, int, int] | None
-"""Inode, size and modification time of a file, None for a missing file."""
+FileStamp = tuple[int, int, int, int] | None
+"""Inode, size, modification time and status change time of a file, None for a missing file.
+
+Who writes a file can set its modification time, as `cp -p` does, and no one can set the other (inode(7)).
+"""
 
 
 def file_stamp(file: Path) -> FileStamp:
@@ -12,7 +15,7 @@ def file_stamp(file: Path) -> FileStamp:
         found = file.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def is_empty(stamp: FileStamp) -> bool:
