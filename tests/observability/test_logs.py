@@ -305,7 +305,7 @@ _HEADER, _PAYLOAD, _LEFT = "eyJ" + "h" * 120, "eyJ" + "p" * 60, "LEFT" + "s" * 6
 @pytest.mark.case(
     "one pattern of secrets finds a part of a secret that another pattern knows as a whole",
     topic="Hostile input",
-    source="RFC 7519, 3",
+    source="RFC 8259, 7",
 )
 @pytest.mark.parametrize(
     "secret",
