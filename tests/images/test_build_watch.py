@@ -87,11 +87,13 @@ def test_after_an_operators_interrupt_packer_is_killed_as_well() -> None:
 def test_a_packer_that_ignores_its_interrupt_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packer = tmp_path / "packer"
-    packer.write_text(
-        f"#!{sys.executable}\nimport signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    packer, script = tmp_path / "packer", tmp_path / "script.py"
+    script.write_text(
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "print('building', flush=True)\nwhile True: signal.pause()\n"
     )
+    # The path of an interpreter after `#!` may have no space.
+    packer.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{script}'\n")
     packer.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     times = iter(range(0, 10**9, 300))
