@@ -34,8 +34,9 @@ def adopt_orphans() -> None:
 def children() -> frozenset[int]:
     """Return the process ids of all children, zombies included."""
     found: set[int] = set()
-    # Each thread has its own children (proc(5)), and a thread may end meanwhile.
-    with contextlib.suppress(FileNotFoundError):
+    # Each thread has its own children (proc(5)), and a thread may end meanwhile. A test may leave no free file
+    # descriptor for a while.
+    with contextlib.suppress(OSError):
         for task in os.scandir(_TASKS):
             with contextlib.suppress(OSError):
                 found.update(map(int, Path(task.path, "children").read_text().split()))
