@@ -14,7 +14,7 @@ from autoscaler.model.identifiers import Instant, LaunchRequestId, MachineId, Se
 _FOLLOWED: Seconds = 1.0
 """A difference to the wall clock up to this one is followed at once: the host's clock is being adjusted."""
 
-_BELIEVED_AFTER: Seconds = 300.0
+BELIEVED_AFTER: Seconds = 300.0
 """A wall clock that is ahead for so long is right: the host was suspended, or its clock was behind before."""
 
 _CATCHES_UP = 0.5
@@ -37,7 +37,9 @@ class SystemClock:
     unscaled: Callable[[], Instant] = time.time
     monotonic: Callable[[], Seconds] = time.monotonic
     _latest: Instant | None = field(default=None, init=False)
-    _read_at: Seconds = field(default=0.0, init=False)
+    _from: Instant = field(default=0.0, init=False)
+    _from_at: Seconds = field(default=0.0, init=False)
+    _speed: float = field(default=1.0, init=False)
     _ahead_since: Seconds | None = field(default=None, init=False)
 
     def wall(self) -> Instant:
@@ -47,20 +49,30 @@ class SystemClock:
     def now(self) -> Instant:
         """Return the Unix seconds of this clock."""
         wall, at = self.wall(), self.monotonic()
-        self._latest = wall if self._latest is None else self._next(self._latest, wall, at)
-        self._read_at = at
+        if self._latest is None:
+            self._latest = self._go_on(wall, at)
+        else:
+            self._latest = max(self._latest, self._next(wall, at))
         return self._latest
 
-    def _next(self, latest: Instant, wall: Instant, at: Seconds) -> Instant:
-        passed = (at - self._read_at) * self.scale
-        ahead = wall - latest - passed
-        if ahead > _FOLLOWED * self.scale:
-            self._ahead_since = at if self._ahead_since is None else self._ahead_since
-            return wall if at - self._ahead_since >= _BELIEVED_AFTER else latest + passed
-        self._ahead_since = None
-        if ahead < -_FOLLOWED * self.scale:
-            return latest + passed * _CATCHES_UP
-        return max(latest, wall)
+    def _next(self, wall: Instant, at: Seconds) -> Instant:
+        now = self._from + (at - self._from_at) * self.scale * self._speed
+        ahead = wall - now
+        if abs(ahead) <= _FOLLOWED * self.scale:
+            self._ahead_since = None
+            return self._go_on(wall, at)
+        if ahead < 0:
+            self._ahead_since = None
+            return self._go_on(now, at, _CATCHES_UP)
+        self._ahead_since = at if self._ahead_since is None else self._ahead_since
+        return self._go_on(wall if at - self._ahead_since >= BELIEVED_AFTER else now, at)
+
+    def _go_on(self, now: Instant, at: Seconds, speed: float = 1.0) -> Instant:
+        """Let time pass from here at this speed, unless it does: each new start would round the time."""
+        follows = self._from + (at - self._from_at) * self.scale * self._speed
+        if speed != self._speed or now != follows:
+            self._from, self._from_at, self._speed = now, at, speed
+        return now
 
     async def sleep(self, seconds: Seconds) -> None:
         """Sleep for `seconds` of this clock's time."""

@@ -1,10 +1,8 @@
-"""The clock of the controller's host, with the jumps of the schedule.
-
-Like the product's clock, it does not go back within a process.
-"""
+"""The clock of the controller's host, with the jumps of the schedule: the product's own, on virtual time."""
 
 import asyncio
 
+from autoscaler.controller.system import SystemClock
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.schedule import FaultKind
@@ -12,22 +10,20 @@ from autoscaler.simulator.world.virtual_time import EPOCH
 
 
 class HostClock:
-    """The clock of one controller process. It has the scheduled clock jumps, and never goes back."""
+    """The clock of one controller process. The wall clock of its host has the scheduled jumps."""
 
     def __init__(self, fault_schedule: FaultSchedule) -> None:
-        self._fault_schedule = fault_schedule
-        self._loop = asyncio.get_running_loop()
-        self._latest: Instant = 0.0
+        loop = asyncio.get_running_loop()
+
+        def wall() -> Instant:
+            jump = fault_schedule.active(FaultKind.CLOCK_JUMP)
+            return EPOCH + loop.time() + (jump.target if jump is not None else 0.0)
+
+        self._clock = SystemClock(unscaled=wall, monotonic=loop.time)
 
     def now(self) -> Instant:
         """Return the Unix seconds of this host."""
-        now = EPOCH + self._loop.time()
-        jump = self._fault_schedule.active(FaultKind.CLOCK_JUMP)
-        if jump is not None:
-            now += jump.target
-        if now > self._latest:
-            self._latest = now
-        return self._latest
+        return self._clock.now()
 
     async def sleep(self, seconds: Seconds) -> None:
         """Return after this much virtual time, independent of jumps of the clock."""

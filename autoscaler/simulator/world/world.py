@@ -8,6 +8,7 @@ from autoscaler.controller.composition import Ports, Settings
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.store import StoreError
+from autoscaler.controller.system import BELIEVED_AFTER
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import (
     Instant,
@@ -195,6 +196,13 @@ class SimulatedWorld:
         late = provider is not None and provider.listed_as_of < machine.launched_at
         return late or name in self._unlisted_since_rewound
 
+    def _jump(self, fault: Fault) -> None:
+        """Note when a controller's clock may jump: as the fault begins, is believed and ends."""
+        self.fault_schedule.hits[FaultKind.CLOCK_JUMP] += 1
+        self._clock_jumps()
+        for seconds in (BELIEVED_AFTER, fault.lasts):
+            asyncio.get_running_loop().call_later(seconds, self._clock_jumps)
+
     def _clock_jumps(self) -> None:
         self._clock_jumped_at = _now()
 
@@ -260,9 +268,7 @@ class SimulatedWorld:
                     self.store.latency = SLOW_STORE
                 asyncio.get_running_loop().call_later(fault.lasts, self._repair_store)
             case FaultKind.CLOCK_JUMP:
-                self.fault_schedule.hits[fault.kind] += 1
-                self._clock_jumps()
-                asyncio.get_running_loop().call_later(fault.lasts, self._clock_jumps)
+                self._jump(fault)
             case kind if kind in OF_CLUSTERS and self.clusters:
                 names = list(self.clusters)
                 self.clusters[names[fault.target % len(names)]].begin(fault)
