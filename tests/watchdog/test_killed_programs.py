@@ -19,14 +19,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        (
-            "test_worker",
-            [
-                "WorkerEnded: the worker process ended",
-                "had ended with status -9: ",
-                "autoscaler.providers.ec2.worker",
-            ],
-        ),
+        # Its channel kills it again, and asyncio may then lose its status (python/cpython#87744).
+        ("test_worker", ["WorkerEnded: the worker process ended"]),
         ("test_chromium", ["Target page, context or browser has been closed"]),
         (
             "test_moto",
