@@ -14,9 +14,6 @@ from autoscaler.providers.kubernetes.container_modes import (
     API_ACCESS_FOLDER,
     HOOKS,
     HOOKS_WITHOUT_VOLUME,
-    ContainerHooks,
-    ContainerMode,
-    DockerInDocker,
 )
 from autoscaler.providers.kubernetes.identity import reviewed_pod
 from autoscaler.providers.kubernetes.job_containers import job_container
@@ -24,6 +21,7 @@ from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.overlay import OverlayError
 from autoscaler.providers.kubernetes.ownership import MAX_NAME, pod_names
 from autoscaler.providers.kubernetes.provider import LARGEST_REQUEST
+from autoscaler.providers.kubernetes.settings import ContainerHooks, ContainerMode, DockerInDocker
 from autoscaler.providers.kubernetes.statuses import pod_state
 from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_pod, make_settings
 

@@ -19,7 +19,6 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.providers.kubernetes import ownership, paths
-from autoscaler.providers.kubernetes.container_modes import ContainerHooks
 from autoscaler.providers.kubernetes.errors import FORBIDDEN, NOT_READY
 from autoscaler.providers.kubernetes.hook_pods import delete_left_pods
 from autoscaler.providers.kubernetes.identity import POD_NAME, POD_UID, verify_token
@@ -27,7 +26,7 @@ from autoscaler.providers.kubernetes.launching import dry_run, launch_pods
 from autoscaler.providers.kubernetes.protection import protect_pod
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.requests import launch_text
-from autoscaler.providers.kubernetes.settings import KubernetesSettings
+from autoscaler.providers.kubernetes.settings import ContainerHooks, KubernetesSettings
 from autoscaler.providers.kubernetes.watch import WATCH_SECONDS, PodWatch
 from tests.providers.doubles import ManualClock, RememberingTelemetry
 from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_pod, make_settings

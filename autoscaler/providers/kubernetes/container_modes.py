@@ -12,8 +12,13 @@ copies it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from autoscaler.providers.kubernetes.settings import (
+    ContainerHooks,
+    ContainerMode,
+    DockerInDocker,
+)
 
 DIND = "dind"
 DIND_FILES = "dind-files"
@@ -48,37 +53,6 @@ printf 'root:x:0:\\nrunner:x:{user}:\\n' > /dind/etc/group
 printf 'runner:100000:65536\\n' > /dind/etc/subuid
 cp /dind/etc/subuid /dind/etc/subgid
 """
-
-
-@dataclass(frozen=True, slots=True)
-class DockerInDocker:
-    """A rootless Docker daemon beside the runner.
-
-    `image` is a version of `docker:dind-rootless`. `resources` are quantities by resource: both requests and
-    limits of the daemon, with all containers that jobs start.
-    """
-
-    image: str
-    resources: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerHooks:
-    """GitHub's hooks, which run a job's container as a pod of its own.
-
-    `service_account` has the rights of deploy/kubernetes/components/container-hooks. `storage` is the size of
-    the volume that the runner shares with the job's pod (None: the hooks copy the work folder), and
-    `storage_class` its class (None: the cluster's default). `resources` are quantities by resource: both
-    requests and limits of the job's container.
-    """
-
-    service_account: str
-    storage: str | None = None
-    storage_class: str | None = None
-    resources: Mapping[str, str] = field(default_factory=dict)
-
-
-ContainerMode = DockerInDocker | ContainerHooks
 
 
 def add_container_mode(

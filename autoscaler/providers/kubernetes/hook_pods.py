@@ -11,11 +11,10 @@ from typing import Any
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.api_server import ApiServer
-from autoscaler.providers.kubernetes.container_modes import ContainerHooks
 from autoscaler.providers.kubernetes.launching import AT_ONCE
 from autoscaler.providers.kubernetes.listing import list_pods, pages
 from autoscaler.providers.kubernetes.ownership import RUNNER_POD, own_runner_pod
-from autoscaler.providers.kubernetes.settings import KubernetesSettings
+from autoscaler.providers.kubernetes.settings import ContainerHooks, KubernetesSettings
 
 
 async def delete_left_pods(api: ApiServer, settings: KubernetesSettings) -> None:

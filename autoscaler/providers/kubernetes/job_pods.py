@@ -16,13 +16,9 @@ from typing import Any
 
 from autoscaler.providers.kubernetes import ownership
 from autoscaler.providers.kubernetes.accelerator_script import check_command
-from autoscaler.providers.kubernetes.container_modes import (
-    API_ACCESS_FOLDER,
-    API_ACCESS_VOLUME,
-    ContainerHooks,
-)
+from autoscaler.providers.kubernetes.container_modes import API_ACCESS_FOLDER, API_ACCESS_VOLUME
 from autoscaler.providers.kubernetes.pod_fields import CONTAINER_LISTS
-from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
+from autoscaler.providers.kubernetes.settings import ContainerHooks, KubernetesSettings, PodOption
 from autoscaler.providers.kubernetes.shared_memory import FOLDER, memory_volume
 from autoscaler.providers.kubernetes.visible_gpus import without_other_gpus
 

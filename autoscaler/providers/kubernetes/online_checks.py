@@ -23,7 +23,6 @@ from autoscaler.providers.kubernetes.avoided_nodes import LEAST_KARPENTER
 from autoscaler.providers.kubernetes.capacity import fitting_nodes
 from autoscaler.providers.kubernetes.capacity_reading import read_capacity
 from autoscaler.providers.kubernetes.client import KubernetesApi
-from autoscaler.providers.kubernetes.container_modes import ContainerHooks
 from autoscaler.providers.kubernetes.errors import (
     ADMISSION_DENIED,
     EXCEEDED_QUOTA,
@@ -36,7 +35,7 @@ from autoscaler.providers.kubernetes.launching import dry_run
 from autoscaler.providers.kubernetes.manifests import named_pod
 from autoscaler.providers.kubernetes.preflight import sample_order
 from autoscaler.providers.kubernetes.requests import launch_text
-from autoscaler.providers.kubernetes.settings import KubernetesSettings
+from autoscaler.providers.kubernetes.settings import ContainerHooks, KubernetesSettings
 from autoscaler.providers.kubernetes.translation import kubernetes_settings
 
 _ANY_SHA256 = "0" * 64

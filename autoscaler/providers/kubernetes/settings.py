@@ -8,7 +8,6 @@ from typing import Any
 from autoscaler.model.catalogue import Architecture
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.providers.kubernetes.container_modes import ContainerHooks, ContainerMode
 
 RUNNER_USER = 1001
 """The user `runner` of GitHub's image ghcr.io/actions/actions-runner."""
@@ -42,6 +41,37 @@ class AcceleratorCheck:
     models: tuple[str, ...] = ()
     memory_gb: int = 0
     driver_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DockerInDocker:
+    """A rootless Docker daemon beside the runner.
+
+    `image` is a version of `docker:dind-rootless`. `resources` are quantities by resource: both requests and
+    limits of the daemon, with all containers that jobs start.
+    """
+
+    image: str
+    resources: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerHooks:
+    """GitHub's hooks, which run a job's container as a pod of its own.
+
+    `service_account` has the rights of deploy/kubernetes/components/container-hooks. `storage` is the size of
+    the volume that the runner shares with the job's pod (None: the hooks copy the work folder), and
+    `storage_class` its class (None: the cluster's default). `resources` are quantities by resource: both
+    requests and limits of the job's container.
+    """
+
+    service_account: str
+    storage: str | None = None
+    storage_class: str | None = None
+    resources: Mapping[str, str] = field(default_factory=dict)
+
+
+ContainerMode = DockerInDocker | ContainerHooks
 
 
 @dataclass(frozen=True, slots=True)

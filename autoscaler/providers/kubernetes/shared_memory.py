@@ -17,10 +17,10 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from autoscaler.providers.kubernetes.container_modes import DIND, SIZE_OF_DOCKER, DockerInDocker
+from autoscaler.providers.kubernetes.container_modes import DIND, SIZE_OF_DOCKER
 from autoscaler.providers.kubernetes.pod_fields import elements, mapping, plain_path
 from autoscaler.providers.kubernetes.quantities import quantity
-from autoscaler.providers.kubernetes.settings import PodOption
+from autoscaler.providers.kubernetes.settings import DockerInDocker, PodOption
 
 VOLUME = "shared-memory"
 FOLDER = "/dev/shm"  # noqa: S108 - the shared memory of POSIX, shm_overview(7)
