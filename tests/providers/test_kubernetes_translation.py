@@ -14,7 +14,7 @@ from autoscaler.controller.ports.provider import ProviderContext
 from autoscaler.model.catalogue import Architecture
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.providers.kubernetes.manifests import pod_template
+from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.settings import (
     Accelerator,

@@ -12,7 +12,7 @@ from autoscaler.config.shapes import Dollars, Duration, FilePath, Section, Text
 from autoscaler.config.sku_settings import LaunchOptionSettings
 from autoscaler.model.identifiers import Seconds
 from autoscaler.providers.kubernetes.job_containers import job_container
-from autoscaler.providers.kubernetes.shapes import (
+from autoscaler.providers.kubernetes.values.shapes import (
     ExtendedResource,
     ImageReference,
     LabelValue,

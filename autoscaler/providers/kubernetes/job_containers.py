@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from autoscaler.config.job_container import JobContainer
-from autoscaler.providers.kubernetes.quantities import quantity
+from autoscaler.providers.kubernetes.manifest.shared_memory import bytes_of
 from autoscaler.providers.kubernetes.settings import RUNNER_USER
-from autoscaler.providers.kubernetes.shared_memory import bytes_of
+from autoscaler.providers.kubernetes.values.quantities import quantity
 
 RUNNER = "runner"
 

@@ -17,13 +17,14 @@ from autoscaler.controller.ports.provider import (
 )
 from autoscaler.model.events import LaunchedMachine, LaunchFailure
 from autoscaler.model.failures import FailureClass
-from autoscaler.providers.kubernetes import ownership, paths
-from autoscaler.providers.kubernetes.answers import launched_machine
-from autoscaler.providers.kubernetes.api_server import ApiServer
-from autoscaler.providers.kubernetes.errors import FORBIDDEN, NOT_READY
-from autoscaler.providers.kubernetes.listing import pages
-from autoscaler.providers.kubernetes.manifests import named_pod
-from autoscaler.providers.kubernetes.ownership import metadata_of
+from autoscaler.providers.kubernetes.api import paths
+from autoscaler.providers.kubernetes.api.errors import FORBIDDEN, NOT_READY
+from autoscaler.providers.kubernetes.api.server import ApiServer
+from autoscaler.providers.kubernetes.identity import ownership
+from autoscaler.providers.kubernetes.identity.ownership import metadata_of
+from autoscaler.providers.kubernetes.listing.machines import launched_machine
+from autoscaler.providers.kubernetes.listing.pods import pages
+from autoscaler.providers.kubernetes.manifest.pod import named_pod
 
 AT_ONCE = 50
 """Pods that are created or deleted at once, for each launch request."""

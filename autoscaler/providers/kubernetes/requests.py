@@ -4,11 +4,11 @@ import json
 
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.failures import FailureClass
-from autoscaler.providers.kubernetes import ownership
-from autoscaler.providers.kubernetes.avoided_nodes import avoiding
-from autoscaler.providers.kubernetes.manifests import pod_template
-from autoscaler.providers.kubernetes.overlay import OverlayError
-from autoscaler.providers.kubernetes.ownership import pod_names
+from autoscaler.providers.kubernetes.identity import ownership
+from autoscaler.providers.kubernetes.identity.ownership import pod_names
+from autoscaler.providers.kubernetes.manifest.avoided_nodes import avoiding
+from autoscaler.providers.kubernetes.manifest.overlay import OverlayError
+from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 
 

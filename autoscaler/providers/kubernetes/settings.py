@@ -79,7 +79,7 @@ class PodOption:
     """The pods of one launch option of a SKU.
 
     `shape` names them in offerings, like an instance type. `resources` are quantities by resource, such as
-    `cpu: "14"`: both requests and limits. `overlay` is merged into the pod at last (see `overlay`).
+    `cpu: "14"`: both requests and limits. `overlay` is merged into the pod at last (see `manifest.overlay`).
     `shared_memory` is the size of /dev/shm, as a quantity (None: half of the memory limit).
     `topology_spread` are labels of nodes over whose values the fleet's pods are spread if possible.
     `do_not_disrupt` keeps Karpenter from disrupting the node of a pod that may run a job.

@@ -17,7 +17,7 @@ from autoscaler.providers.kubernetes.configuration import (
     Pod,
     Toleration,
 )
-from autoscaler.providers.kubernetes.pod_command import pod_command
+from autoscaler.providers.kubernetes.manifest.command import pod_command
 from autoscaler.providers.kubernetes.settings import (
     Accelerator,
     AcceleratorCheck,
