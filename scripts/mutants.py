@@ -78,7 +78,7 @@ class Mutant:
         return Survivor(self.function, change(self.before, self.after))
 
     def __str__(self) -> str:
-        lines = [f" {self.function}", *(f"-{x}" for x in self.before)]
+        lines = [f"@@ {self.function}", *(f"-{x}" for x in self.before)]
         return "\n".join([*lines, *(f"+{x}" for x in self.after)])
 
 

@@ -119,7 +119,7 @@ def test_a_complete_list_of_survivors_passes() -> None:
     [
         (
             [],
-            "survived and is not in mutants.yaml:\n planner.assignments.assignments\n-if a < b:\n+if a <= b:"
+            "survived and is not in mutants.yaml:\n@@ planner.assignments.assignments\n-if a < b:\n+if a <= b:"
             "\nplanner.assignments.assignments: ['< -> <=']",
         ),
         (
