@@ -12,7 +12,7 @@ import pytest_asyncio
 import yaml
 
 from autoscaler.controller.ports.provider import ProofRefusedError, ProviderError
-from autoscaler.providers.kubernetes.capacity.reading import read_capacity
+from autoscaler.providers.kubernetes.capacity.accelerators import read_capacity
 from autoscaler.providers.kubernetes.identity import ownership
 from autoscaler.providers.kubernetes.launching import dry_run
 from autoscaler.providers.kubernetes.manifest.pod import named_pod, pod_template

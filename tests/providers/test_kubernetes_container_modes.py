@@ -10,9 +10,9 @@ import pytest
 
 from autoscaler.controller.ports.provider import ProofRefusedError
 from autoscaler.model.identifiers import LaunchRequestId
+from autoscaler.providers.kubernetes.configuration import job_container
 from autoscaler.providers.kubernetes.identity.ownership import MAX_NAME, pod_names
 from autoscaler.providers.kubernetes.identity.tokens import reviewed_pod
-from autoscaler.providers.kubernetes.job_containers import job_container
 from autoscaler.providers.kubernetes.listing.statuses import pod_state
 from autoscaler.providers.kubernetes.manifest.container_modes import (
     API_ACCESS_FOLDER,

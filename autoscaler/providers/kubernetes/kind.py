@@ -9,7 +9,7 @@ from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
 from autoscaler.config.settings import Settings
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.kubernetes.checks import amount_checks, contradictions, gpu_images, modes
+from autoscaler.providers.kubernetes.checks import amounts, contradictions, gpu_images, modes
 from autoscaler.providers.kubernetes.checks.contradictions import KEY
 from autoscaler.providers.kubernetes.configuration import KubernetesOptionKeys, KubernetesSection
 
@@ -41,7 +41,7 @@ class KubernetesKind(ProviderKind):
         """Return contradictions between providers, and between a SKU and its pods."""
         yield from contradictions.contradictions(document)
         yield from modes.contradictions(document)
-        yield from amount_checks.contradictions(document)
+        yield from amounts.contradictions(document)
 
     def warnings(self, document: Document, settings: Settings) -> Iterator[Problem]:
         """Return unused machine images, pods without a price or GPUs, and what container modes give to jobs."""

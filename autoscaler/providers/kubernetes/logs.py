@@ -16,8 +16,7 @@ from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.identity.ownership import identity_of
 from autoscaler.providers.kubernetes.listing.machines import identity
 from autoscaler.providers.kubernetes.listing.statuses import pod_state
-from autoscaler.providers.kubernetes.manifest.pod import RUNNER
-from autoscaler.providers.kubernetes.settings import KubernetesSettings
+from autoscaler.providers.kubernetes.settings import RUNNER, KubernetesSettings
 
 LINES = 128
 """Lines that are read of each container's log, the last ones."""

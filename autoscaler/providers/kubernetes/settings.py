@@ -9,6 +9,9 @@ from autoscaler.model.catalogue import Architecture
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
 
+RUNNER = "runner"
+"""The name of the container of a pod that runs the agent and the jobs."""
+
 RUNNER_USER = 1001
 """The user `runner` of GitHub's image ghcr.io/actions/actions-runner."""
 

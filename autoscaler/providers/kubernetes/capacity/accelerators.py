@@ -7,8 +7,10 @@ pods run. This count only keeps the planner from creating pods that would wait.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from autoscaler.providers.kubernetes.api import paths
+from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.capacity.node_affinity import admits
 from autoscaler.providers.kubernetes.identity.ownership import (
     FLEET,
@@ -18,6 +20,7 @@ from autoscaler.providers.kubernetes.identity.ownership import (
     metadata_of,
     own_runner_pod,
 )
+from autoscaler.providers.kubernetes.listing.pods import pages
 from autoscaler.providers.kubernetes.manifest.pod import node_selector, tolerations
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 from autoscaler.providers.kubernetes.values.quantities import quantity
@@ -198,3 +201,23 @@ def _units(value: object) -> int:
 def _name(node: Mapping[str, Any]) -> str:
     found: str = node["metadata"]["name"]
     return found
+
+
+class Capacity(NamedTuple):
+    """A cluster's nodes (`known_of`), and its free accelerators by `Offering.quota_key`."""
+
+    nodes: list[dict[str, Any]]
+    free: dict[str, int]
+
+
+async def read_capacity(api: ApiServer, settings: KubernetesSettings) -> Capacity:
+    """Return the capacity of the cluster. Needs the rights of deploy/kubernetes/rbac/capacity.yaml.
+
+    Keeps one page of pods at a time: 30,000 pods would take more memory than the controller may have. Raises
+    ProviderError, OutcomeUnknownError.
+    """
+    nodes = [known_of(one) async for page in pages(api, paths.NODES) for one in page.pods]
+    used = Usage(settings)
+    async for page in pages(api, paths.ALL_PODS):
+        used.add(page.pods)
+    return Capacity(nodes, free_units(settings, nodes, used))

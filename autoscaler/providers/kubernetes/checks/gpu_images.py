@@ -14,7 +14,7 @@ from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import options_of
 from autoscaler.config.sku_settings import AcceleratorVendor
 from autoscaler.providers.kubernetes.checks.contradictions import KEY
-from autoscaler.providers.kubernetes.job_containers import RUNNER
+from autoscaler.providers.kubernetes.settings import RUNNER
 from autoscaler.providers.kubernetes.values.image_references import (
     is_image_reference,
     registry_of,

@@ -27,14 +27,12 @@ from autoscaler.providers.kubernetes.api.errors import (
     WEBHOOK_FAILED,
 )
 from autoscaler.providers.kubernetes.api.server import ApiServer
-from autoscaler.providers.kubernetes.capacity.accelerators import fitting_nodes
-from autoscaler.providers.kubernetes.capacity.reading import read_capacity
+from autoscaler.providers.kubernetes.capacity.accelerators import fitting_nodes, read_capacity
 from autoscaler.providers.kubernetes.checks.contradictions import KEY
 from autoscaler.providers.kubernetes.checks.preflight import sample_order
-from autoscaler.providers.kubernetes.launching import dry_run
+from autoscaler.providers.kubernetes.launching import dry_run, launch_text
 from autoscaler.providers.kubernetes.manifest.avoided_nodes import LEAST_KARPENTER
 from autoscaler.providers.kubernetes.manifest.pod import named_pod
-from autoscaler.providers.kubernetes.requests import launch_text
 from autoscaler.providers.kubernetes.settings import ContainerHooks, KubernetesSettings
 from autoscaler.providers.kubernetes.translation import kubernetes_settings
 

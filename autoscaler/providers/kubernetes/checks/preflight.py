@@ -36,8 +36,7 @@ from autoscaler.providers.kubernetes.checks.kubeconfig_files import unusable_cre
 from autoscaler.providers.kubernetes.checks.overlay_fields import wrong_fields
 from autoscaler.providers.kubernetes.configuration import Pod
 from autoscaler.providers.kubernetes.manifest.command import pod_command
-from autoscaler.providers.kubernetes.manifest.overlay import OverlayError
-from autoscaler.providers.kubernetes.manifest.overlay_paths import overlay_path
+from autoscaler.providers.kubernetes.manifest.overlay import OverlayError, overlay_path
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.manifest.shared_memory import FOLDER, too_large
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption

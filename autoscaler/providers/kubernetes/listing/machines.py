@@ -27,8 +27,7 @@ from autoscaler.providers.kubernetes.listing.statuses import (
     disrupted_at,
     pod_state,
 )
-from autoscaler.providers.kubernetes.manifest.pod import RUNNER
-from autoscaler.providers.kubernetes.settings import PODS, KubernetesSettings, PodOption
+from autoscaler.providers.kubernetes.settings import PODS, RUNNER, KubernetesSettings, PodOption
 from autoscaler.providers.kubernetes.values.quantities import quantity
 
 _NEVER_TRUSTED_PRICE = 1e6

@@ -14,15 +14,34 @@ What the provider relies on stays as it is (`overlay_rules`), and no container g
 `restricted` allows (`pod_security`): see docs/kubernetes.md, "The overlay".
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
+from types import MappingProxyType
 from typing import Any
 
-from autoscaler.providers.kubernetes.manifest.overlay_paths import MERGE_KEYS
+from autoscaler.config.problems import KeyPath
 from autoscaler.providers.kubernetes.manifest.overlay_rules import rule_problems
 from autoscaler.providers.kubernetes.manifest.pod_security import pod_security_problems
 from autoscaler.providers.kubernetes.manifest.visible_gpus import visible_gpu_problems
 from autoscaler.providers.kubernetes.settings import Accelerator
+
+MERGE_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "containers": "name",
+        "initContainers": "name",
+        "volumes": "name",
+        "env": "name",
+        "imagePullSecrets": "name",
+        "volumeMounts": "mountPath",
+        "volumeDevices": "devicePath",
+        "ports": "containerPort",
+        "hostAliases": "ip",
+    }
+)
+"""The field that names the elements of a list (Kubernetes API reference, `patchStrategy`)."""
+
+_NAME = "name"
+"""The field that names the elements of other lists, such as sysctls."""
 
 _ADDED = frozenset({"tolerations"})
 
@@ -99,3 +118,26 @@ def _merge_lists(
         else:
             found.append(deepcopy(dict(new)))
     return found
+
+
+def overlay_path(overlay: Mapping[str, Any], key: str) -> KeyPath:
+    """Return the path of a key of the pod in its overlay, as far as the overlay has it."""
+    return max(_paths(overlay, key, _NAME, ()), key=len)
+
+
+def _paths(value: Any, rest: str, element: str, path: KeyPath) -> Iterator[KeyPath]:
+    """Yield the paths that begin as `rest` does. `element` names the elements of a list."""
+    yield path
+    if isinstance(value, Mapping):
+        # Keys may have dots, as those of labels do.
+        for key, one in value.items():
+            after = rest.removeprefix(str(key))
+            if after != rest and (not after or after[0] in ".["):
+                named = MERGE_KEYS.get(str(key), _NAME)
+                yield from _paths(one, after.removeprefix("."), named, (*path, str(key)))
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            name = f"[{one.get(element)}]" if isinstance(one, Mapping) else ""
+            if name and rest.startswith(name):
+                after = rest.removeprefix(name).removeprefix(".")
+                yield from _paths(one, after, element, (*path, index))

@@ -15,10 +15,10 @@ from autoscaler.providers.kubernetes.manifest.fields import (
     plain_path,
 )
 from autoscaler.providers.kubernetes.manifest.shared_memory import VOLUME
+from autoscaler.providers.kubernetes.settings import RUNNER
 from autoscaler.providers.kubernetes.values.image_references import FIX, is_image_reference
 
 _METADATA = frozenset({"labels", "annotations"})
-_RUNNER = "runner"
 _OUR_VOLUMES = {
     "identity": "the pod's token",
     "agent": "the agent's files",
@@ -145,9 +145,9 @@ def _has_credentials(volume: Mapping[str, Any]) -> bool:
 
 
 def _runner_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
-    generated = next(one for one in own["containers"] if one["name"] == _RUNNER)
-    found = [one for one in elements(spec, "containers") if one.get("name") == _RUNNER]
-    path = f"spec.containers[{_RUNNER}]"
+    generated = next(one for one in own["containers"] if one["name"] == RUNNER)
+    found = [one for one in elements(spec, "containers") if one.get("name") == RUNNER]
+    path = f"spec.containers[{RUNNER}]"
     if len(found) != 1:
         yield f"{path}: must be there"
         return
@@ -255,7 +255,7 @@ def _device_problems(spec: Mapping[str, Any]) -> Iterator[str]:
                     path = (
                         f"spec.initContainers[{container.get('name')}].resources.{kind}.{resource}"
                     )
-                    yield f"{path}: a restart of kubelet would kill the pod; give it to {_RUNNER} or a sidecar"
+                    yield f"{path}: a restart of kubelet would kill the pod; give it to {RUNNER} or a sidecar"
 
 
 def _limits(container: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -290,9 +290,9 @@ def _container_problems(kind: str, container: Mapping[str, Any]) -> Iterator[str
     if container.get("restartPolicyRules"):
         # RestartAllContainers would end the job and run the machine again (KEP-5532, on since Kubernetes 1.36).
         yield f"{path}.restartPolicyRules: is not allowed, because a pod serves once"
-    if name == _RUNNER and kind == "containers":
+    if name == RUNNER and kind == "containers":
         return
     for mount in elements(container, "volumeMounts"):
         if (what := _OUR_VOLUMES.get(str(mount.get("name")))) is not None:
             where = f"{path}.volumeMounts[{mount.get('mountPath')}]"
-            yield f"{where}: only {_RUNNER} may have {what}"
+            yield f"{where}: only {RUNNER} may have {what}"

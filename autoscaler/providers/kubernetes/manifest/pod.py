@@ -26,9 +26,8 @@ from autoscaler.providers.kubernetes.manifest.shared_memory import (
     with_shared_memory,
 )
 from autoscaler.providers.kubernetes.manifest.visible_gpus import without_other_gpus
-from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
+from autoscaler.providers.kubernetes.settings import RUNNER, KubernetesSettings, PodOption
 
-RUNNER = "runner"
 IDENTITY_VOLUME = "identity"
 AGENT_VOLUME = "agent"
 

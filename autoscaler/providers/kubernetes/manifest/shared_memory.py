@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 
 from autoscaler.providers.kubernetes.manifest.container_modes import DIND, SIZE_OF_DOCKER
 from autoscaler.providers.kubernetes.manifest.fields import elements, mapping, plain_path
-from autoscaler.providers.kubernetes.settings import DockerInDocker, PodOption
+from autoscaler.providers.kubernetes.settings import RUNNER, DockerInDocker, PodOption
 from autoscaler.providers.kubernetes.values.quantities import quantity
 
 VOLUME = "shared-memory"
 FOLDER = "/dev/shm"  # noqa: S108 - the shared memory of POSIX, shm_overview(7)
 
-_RUNNER = "runner"
 _UNITS = ((2**30, "Gi"), (2**20, "Mi"))
 
 
@@ -94,7 +93,7 @@ def too_large(pod: Mapping[str, Any]) -> Iterator[TooLarge]:
         source = mapping(volumes.get(mount.get("name"), {}), "emptyDir")
         limit, memory = source.get("sizeLimit"), _memory(spec, runner)
         if source.get("medium") == "Memory" and _exceeds(limit, memory):
-            yield TooLarge(_RUNNER, str(mount.get("name")), str(limit), str(memory))
+            yield TooLarge(RUNNER, str(mount.get("name")), str(limit), str(memory))
     for one in elements(spec, "initContainers"):
         for word in one.get("args") or () if one.get("name") == DIND else ():
             size, memory = str(word).removeprefix(SIZE_OF_DOCKER), _memory(spec, one)
@@ -103,7 +102,7 @@ def too_large(pod: Mapping[str, Any]) -> Iterator[TooLarge]:
 
 
 def _runner(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next(one for one in elements(spec, "containers") if one.get("name") == _RUNNER)
+    return next(one for one in elements(spec, "containers") if one.get("name") == RUNNER)
 
 
 def _mounts(container: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
