@@ -65,7 +65,7 @@ PLANTS = {
     "files in the ledger": Plant("pure", {"ledger/lists.py": "from pathlib import Path"}),
     "chance in the model": Plant("pure", {"model/jobs.py": "from random import choice"}),
     "pydantic in the controller": Plant(
-        "controller", {"controller/github_reader.py": "import pydantic"}
+        "controller", {"controller/github/single_reads.py": "import pydantic"}
     ),
     "boto3 in the store": Plant("aws", {"store/codec.py": "import boto3.session"}),
     "gidgethub in the server": Plant("gidgethub", {"server/answers.py": "import gidgethub"}),

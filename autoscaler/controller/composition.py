@@ -12,22 +12,32 @@ from typing import TypeVar
 
 import structlog
 
-from autoscaler.controller.bootstrap import BootstrapService
-from autoscaler.controller.circuit_watcher import CircuitWatcher
-from autoscaler.controller.console_reader import ConsoleReader
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.executor import Executor
-from autoscaler.controller.fleet_queries import FleetAnswers
-from autoscaler.controller.foreign_usage import KeptForeignUsage
-from autoscaler.controller.github_reader import GitHubReader
-from autoscaler.controller.github_synchronizer import GitHubSynchronizer
-from autoscaler.controller.hold_reporter import HoldReporter
-from autoscaler.controller.intake import Intake, Parse
+from autoscaler.controller.github.registrar import Registrar
+from autoscaler.controller.github.releases import RegistrationReleaser
+from autoscaler.controller.github.reruns import Rerunner
+from autoscaler.controller.github.runner_groups import GroupWatch
+from autoscaler.controller.github.runner_versions import RunnerVersionWatch
+from autoscaler.controller.github.single_reads import GitHubReader
+from autoscaler.controller.github.synchronizer import GitHubSynchronizer
+from autoscaler.controller.intake.deliveries import Intake, Parse
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launcher import Launcher
-from autoscaler.controller.notice_reader import NoticeReader
-from autoscaler.controller.operator_actions import OperatorActions
-from autoscaler.controller.operator_holds import OperatorHoldActions
+from autoscaler.controller.machines.bootstrap import BootstrapService
+from autoscaler.controller.machines.circuits import CircuitWatcher
+from autoscaler.controller.machines.console import ConsoleReader
+from autoscaler.controller.machines.launcher import Launcher
+from autoscaler.controller.machines.notices import NoticeReader
+from autoscaler.controller.machines.opening import ProviderOpener
+from autoscaler.controller.machines.terminator import Terminator
+from autoscaler.controller.money.foreign_usage import KeptForeignUsage
+from autoscaler.controller.money.price_refresh import Pricing
+from autoscaler.controller.money.quotas import KeptQuotas
+from autoscaler.controller.operators.actions import OperatorActions
+from autoscaler.controller.operators.answers import FleetAnswers
+from autoscaler.controller.operators.holds import OperatorHoldActions
+from autoscaler.controller.operators.recent_past import RecentPast
+from autoscaler.controller.operators.reconfiguration import Reconfiguration
 from autoscaler.controller.poller import PeriodicTask, Poller
 from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.clock import Clock, Ids
@@ -39,22 +49,12 @@ from autoscaler.controller.ports.reruns import Reruns
 from autoscaler.controller.ports.store import SavedState, Store
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.ports.traces import TraceTelemetry
-from autoscaler.controller.pricing import Pricing
-from autoscaler.controller.provider_opener import ProviderOpener
-from autoscaler.controller.quotas import KeptQuotas
-from autoscaler.controller.recent_past import RecentPast
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
-from autoscaler.controller.reconfiguration import Reconfiguration
-from autoscaler.controller.registrar import Registrar
-from autoscaler.controller.registration_releaser import RegistrationReleaser
-from autoscaler.controller.rerunner import Rerunner
-from autoscaler.controller.run_meter import RunMeter
-from autoscaler.controller.runner_versions import RunnerVersionWatch
-from autoscaler.controller.terminator import Terminator
-from autoscaler.controller.unmatched import UnmatchedJobReporter
-from autoscaler.controller.usage_meter import UsageMeter
-from autoscaler.controller.wait_tracer import WaitTracer
-from autoscaler.controller.watching_groups import GroupWatch
+from autoscaler.controller.reporting.hold_reporter import HoldReporter
+from autoscaler.controller.reporting.runs import RunMeter
+from autoscaler.controller.reporting.traces import WaitTracer
+from autoscaler.controller.reporting.unmatched import UnmatchedJobReporter
+from autoscaler.controller.reporting.usage import UsageMeter
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.state import Refuse, raise_unlisted
 from autoscaler.model.catalogue import CapacityType, Catalogue

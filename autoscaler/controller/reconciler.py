@@ -9,14 +9,14 @@ import structlog
 
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.executor import Executor
-from autoscaler.controller.intake import Intake
+from autoscaler.controller.intake.deliveries import Intake
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.poller import Poller
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.ports.telemetry import LoopTelemetry
+from autoscaler.controller.reporting.wait_reasons import WaitRecorder
 from autoscaler.controller.signals import fleet_counts
-from autoscaler.controller.wait_recorder import WaitRecorder
 from autoscaler.ledger.jobs import is_any_overdue
 from autoscaler.model.events import TimePassed
 from autoscaler.model.identifiers import Instant, Seconds, SkuName

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from autoscaler.controller import composition
 from autoscaler.controller.composition import Ports, Settings
-from autoscaler.controller.intake import Parse
+from autoscaler.controller.intake.deliveries import Parse
 from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.reruns import RerunAnswer, Reruns
 from autoscaler.controller.ports.store import Delivery

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.attestation import ANSWERED_WITHIN
+from autoscaler.controller.machines.attestation import ANSWERED_WITHIN
 from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError, StayReady
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError

@@ -6,7 +6,11 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.attestation import ANSWERED_WITHIN, AWAITING_AT_ONCE, LISTED_WITHIN
+from autoscaler.controller.machines.attestation import (
+    ANSWERED_WITHIN,
+    AWAITING_AT_ONCE,
+    LISTED_WITHIN,
+)
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
     HealthChecks,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.controller.composition import Controller, Ports
-from autoscaler.controller.provider_opener import LISTED_TOGETHER
+from autoscaler.controller.machines.opening import LISTED_TOGETHER
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.model.identifiers import JobId, Seconds

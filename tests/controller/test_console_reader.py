@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.console_reader import (
+from autoscaler.controller.machines.console import (
     AT_ONCE,
     BEFORE_TERMINATION,
     HIDDEN,
@@ -14,8 +14,8 @@ from autoscaler.controller.console_reader import (
     SHOWN,
     readable,
 )
+from autoscaler.controller.machines.terminator import GATHER_FOR
 from autoscaler.controller.ports.provider import MOST_CONSOLE, OutcomeUnknownError, ProviderError
-from autoscaler.controller.terminator import GATHER_FOR
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, ProviderMachineId
 from autoscaler.model.machines import Machine, MachineState, TerminationReason

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from autoscaler.controller.github.orphans import CONFIRMED_AFTER
+from autoscaler.controller.github.read_schedule import INTERVALS, RUNNERS_SOON, Kind
 from autoscaler.controller.ports.github import RegisteredRunner
-from autoscaler.controller.sync_registrations import CONFIRMED_AFTER
-from autoscaler.controller.sync_schedule import INTERVALS, RUNNERS_SOON, Kind
 from autoscaler.model.identifiers import Seconds
 from tests.controller.agents import launched, queue
 from tests.controller.controllers import World, cancelled

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from autoscaler.controller.github.registrar import REGISTRATIONS_AT_ONCE
 from autoscaler.controller.ports.bootstrap import Assigned, StayReady
 from autoscaler.controller.ports.github import (
     GitHubError,
@@ -13,7 +14,6 @@ from autoscaler.controller.ports.github import (
     RunnerBusyError,
     RunnerExistsError,
 )
-from autoscaler.controller.registrar import REGISTRATIONS_AT_ONCE
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from operator import attrgetter
 
-from autoscaler.controller.bootstrap import BootstrapService
+from autoscaler.controller.machines.bootstrap import BootstrapService
 from autoscaler.controller.ports.provider import ProvenIdentity
 from autoscaler.model.identifiers import MachineId, ProviderMachineId, RunnerName
 from autoscaler.model.machines import Machine
