@@ -71,10 +71,14 @@ PLANTS = {
     "gidgethub in the server": Plant("gidgethub", {"server/answers.py": "import gidgethub"}),
     "sqlite3 at GitHub": Plant("database", {"github/targets.py": "import sqlite3"}),
     "metrics in the controller": Plant(
-        "metrics", {"controller/signals.py": "from prometheus_client import Counter"}
+        "metrics",
+        {"controller/reporting/history_metrics.py": "from prometheus_client import Counter"},
     ),
     "traces in the controller": Plant(
-        "traces", {"controller/signals.py": "from opentelemetry.sdk.trace import TracerProvider"}
+        "traces",
+        {
+            "controller/reporting/history_metrics.py": "from opentelemetry.sdk.trace import TracerProvider"
+        },
     ),
     "moto in a provider": Plant("moto", {"providers/ec2/tags.py": "import moto"}),
     "the laboratory in the product": Plant("lab", {"app/running.py": "import lab.demo"}),

@@ -266,7 +266,7 @@ class Parts:
         reasons = [f"provider {name} could not be opened and listed" for name in unopened]
         if controller.reconciler.turned_at is None:
             reasons.append("the control loop has made no pass yet")
-        if not controller.poller.github_answered:
+        if not controller.redelivery.github_answered:
             reasons.append("GitHub has not answered yet")
         return sorted(reasons)
 

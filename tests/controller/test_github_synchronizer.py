@@ -198,7 +198,7 @@ async def test_a_registration_without_a_machine_is_removed_unless_github_refuses
         world.github.occupy(OURS)
     task = asyncio.create_task(syncing_of(controller, lists).run())
     await asyncio.sleep(CONFIRMED_AFTER / 2)
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     assert world.github.deleted == []
     await asyncio.sleep(CONFIRMED_AFTER)
     assert not task.done()

@@ -65,7 +65,7 @@ async def killed() -> tuple[World, Controller, FakeReruns, Rerunner]:
     )
     await controller.journal.record(notice)
     world.east.shut_down(machine.placement.provider_id)
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     await world.clock.sleep(600.0)
     job = controller.state.jobs[JOB]
     now = world.clock.now()

@@ -96,7 +96,7 @@ class Fleet:
             self.controller.releaser,
             world.providers,
             {},
-            self.controller.poller.list_now,
+            self.controller.machine_lists.list_now,
         )
         self.endpoint = BootstrapEndpoint(self.service, b"", CountingTelemetry())
         self.books = Books()

@@ -23,11 +23,11 @@ from autoscaler.controller.github.read_schedule import (
 )
 from autoscaler.controller.github.single_reads import GitHubReader
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.log_fields import runner_name_fields
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError, RunnerBusyError
 from autoscaler.controller.ports.github_lists import GitHubLists, ListedRun
 from autoscaler.controller.ports.telemetry import SyncTelemetry
+from autoscaler.controller.reporting.log_fields import runner_name_fields
 from autoscaler.ledger.unverified import awaits_runner_list, needs_runner_list
 from autoscaler.model.events import JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, Seconds

@@ -13,7 +13,6 @@ import structlog
 from autoscaler.controller.github.registrar import Registrar
 from autoscaler.controller.github.releases import RegistrationReleaser
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.log_fields import machine_fields
 from autoscaler.controller.machines.attestation import (
     ANSWERED_WITHIN,
     OVER,
@@ -35,6 +34,7 @@ from autoscaler.controller.ports.provider import (
     Provider,
     ProviderError,
 )
+from autoscaler.controller.reporting.log_fields import machine_fields
 from autoscaler.model import events as e
 from autoscaler.model.evidence import RESTORED_FROM
 from autoscaler.model.identifiers import (
