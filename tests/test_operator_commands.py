@@ -189,7 +189,9 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
     loop.close()
 
 
-def fleet_file(folder: Path, url: str, tokens: str = f"{'o' * 40}\n{TOKEN}\n") -> Path:
+def fleet_file(
+    folder: Path, url: str, tokens: str = f"bob operate {'o' * 40}\nalice operate {TOKEN}\n"
+) -> Path:
     """A configuration whose controller is at a URL."""
     file = Folder(folder).path / "fleet.yaml"
     (folder / "admin-token").write_text(tokens)
@@ -335,7 +337,7 @@ def test_exactly_one_name_is_given(
 
 
 def test_a_refused_token_is_reported(controller: Controller) -> None:
-    (controller.file.parent / "admin-token").write_text("w" * 40)
+    (controller.file.parent / "admin-token").write_text(f"alice operate {'w' * 40}")
     result = controller.run("unverified")
     assert result.exit_code == 1
     assert "refuses the token" in result.stderr
@@ -346,9 +348,9 @@ def test_too_many_wrong_tokens_are_reported_with_the_time_to_wait(controller: Co
     file = controller.file.parent / "admin-token"
     valid = file.read_text()
     for number in range(MOST):
-        file.write_text(f"{number}" * 40)
+        file.write_text(f"alice operate {str(number) * 40}")
         assert "refuses the token" in controller.run("unverified").stderr
-    file.write_text("x" * 40)
+    file.write_text(f"alice operate {'x' * 40}")
     result = controller.run("unverified")
     assert result.exit_code == 1
     assert re.search(r"too many wrong tokens .* try again in \d+ s", result.stderr)
@@ -422,13 +424,14 @@ def test_a_controller_that_does_not_answer_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tokens", "words"),
     [
-        ("short", "visible ASCII characters"),
+        ("alice operate short", "visible ASCII characters"),
+        ("x" * 40, "has not the three words NAME ROLE TOKEN in line 1"),
         ("", "contains no secret"),
         ("alice operate " + "\x7f" * 40, "line 1 without 32 to 1024 visible ASCII"),
         ("alice write " + "x" * 40, "has a role in line 1 that is neither read nor operate"),
         ("a/b read " + "x" * 40, "has a name in line 1"),
-        ("alice " + "x" * 40, "has neither one word nor three in line 1"),
-        (("x" * 40 + "\n") * 2, "contains a token twice"),
+        ("alice " + "x" * 40, "has not the three words NAME ROLE TOKEN in line 1"),
+        (f"alice read {'x' * 40}\n" * 2, "contains a token twice"),
     ],
 )
 def test_a_file_without_a_usable_token_is_reported_with_its_key(
