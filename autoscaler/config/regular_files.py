@@ -6,7 +6,6 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-
 MAX_REGULAR_BYTES = 2**20
 """Certificates and boot scripts are smaller."""
 
