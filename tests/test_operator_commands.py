@@ -21,6 +21,7 @@ from autoscaler.controller.ports.configuration_requests import (
 )
 from autoscaler.controller.ports.hold_requests import HoldOutcome
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
+from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import (
     InstallationId,
     MachineId,
@@ -531,6 +532,47 @@ def test_each_command_prints_the_answer_as_json(
 ) -> None:
     result = controller.run(*arguments, "--json")
     assert (result.exit_code, set(json.loads(result.stdout))) == (status, keys), result.output
+
+
+TARGETS = ("pause", "drain", "quarantine", "resume", "retry", "terminate", "adopt")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *((name, "gpu") for name in TARGETS),
+        ("unverified",),
+        ("reload",),
+        ("plan", "--against", "fleet.yaml"),
+        ("status",),
+        ("jobs",),
+        ("machines",),
+        ("history", "gpu"),
+        ("explain", "gpu"),
+    ],
+    ids=lambda given: given[0],
+)
+def test_each_command_sends_the_token_of_a_file_to_the_url_that_is_given(
+    controller: Controller,
+    arguments: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    controller.asked.rows["gpu"] = [HistoryRow(1.0, "sku", "gpu", "paused", "")]
+    own = tmp_path / "own-token"
+    own.write_text(f"alice operate {TOKEN}\n")
+    own.chmod(0o600)
+    # A fleet.yaml of another place, whose token this controller does not know.
+    fleet_file(tmp_path, "http://127.0.0.1:1", f"alice operate {'w' * 40}\n")
+    result = controller.run(*arguments, "--url", controller.url, "--token-file", str(own))
+    assert result.exit_code == (1 if arguments[0] == "unverified" else 0), result.output
+    assert result.output
+    assert not result.stdout.startswith("{")
+    refused = controller.run(*arguments, "--url", controller.url)
+    assert (refused.exit_code, "refuses the token" in refused.stderr) == (1, True)
+    lost = controller.run(*arguments, "--token-file", str(own))
+    assert (lost.exit_code, "127.0.0.1:1 does not answer" in lost.stderr) == (1, True)
 
 
 def test_a_refusal_is_no_json(controller: Controller) -> None:
