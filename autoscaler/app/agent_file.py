@@ -131,7 +131,9 @@ def _check_imports(name: str, tree: ast.Module) -> None:
     ]
     for node in ast.walk(tree):
         if _is_ours(node) and node not in expressible:
-            raise ValueError(f"{_path(name)}:{node.lineno}: write `from {PACKAGE}.MODULE import NAME`")
+            raise ValueError(
+                f"{_path(name)}:{node.lineno}: write `from {PACKAGE}.MODULE import NAME`"
+            )
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
