@@ -6,9 +6,9 @@ import socket
 import urllib.parse
 
 from autoscaler.agent.actions import BadSettings
-from autoscaler.agent.checks import Check, verdict
-from autoscaler.agent.http_client import proxy_for
+from autoscaler.agent.boot.http_client import proxy_for
 from autoscaler.agent.limits import MOST_SETTINGS
+from autoscaler.agent.verdicts import Check, verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autoscaler.agent.exit_reasons import DEPRECATED_EXIT, ExitCause
 from autoscaler.agent.limits import NO_JOB, NO_WORKER, RELEASE_AGAIN, WORKER_GONE
-from autoscaler.agent.listener_log import Signs
+from autoscaler.agent.runner.listener_log import Signs
 
 
 class Watch:

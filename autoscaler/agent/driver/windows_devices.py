@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from autoscaler.agent.driver_plan import PciDevice
+from autoscaler.agent.driver.plan import PciDevice
 
 LIST_DEVICES = (
     "Get-CimInstance Win32_PnPEntity -Filter 'Present = TRUE' | Where-Object DeviceID -like 'PCI\\*' |"

@@ -19,12 +19,11 @@ import sys
 import time
 
 from autoscaler.agent.actions import BadSettings
-from autoscaler.agent.health_checks import free_bytes
-from autoscaler.agent.host import WINDOWS, read_trusted
-from autoscaler.agent.job_access import Refusal, refusal_of_job
+from autoscaler.agent.hooks.job_access import Refusal, refusal_of_job
+from autoscaler.agent.host import WINDOWS, free_bytes, read_trusted
 from autoscaler.agent.limits import HOOK_PROGRAM, MOST_EVENT, REFUSED_JOB
-from autoscaler.agent.linux_processes import parent_of, process_name
-from autoscaler.agent.listener_log import readable
+from autoscaler.agent.runner.listener_log import readable
+from autoscaler.agent.runner.processes import parent_of, process_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from autoscaler.agent.devices import Device
+from autoscaler.agent.checks.devices import Device
 from autoscaler.agent.limits import MOST_BODY
 from autoscaler.agent.programs import NoUsableAnswer, Output, last_line
 

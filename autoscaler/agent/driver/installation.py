@@ -6,23 +6,23 @@ works (pytorch/test-infra, .github/actions/setup-nvidia).
 
 from __future__ import annotations
 
-from autoscaler.agent.checks import MOST_DETAIL, Check
 from autoscaler.agent.clock import Clock
-from autoscaler.agent.driver_amd import AmdTry
-from autoscaler.agent.driver_machine import LocalMachine
-from autoscaler.agent.driver_nvidia import NvidiaTry
-from autoscaler.agent.driver_nvidia_windows import NvidiaWindowsTry
-from autoscaler.agent.driver_plan import AmdPlan, DriverFailure, DriverPlan, read_driver_plan
+from autoscaler.agent.driver.amd_linux import AmdTry
+from autoscaler.agent.driver.local_machine import LocalMachine
+from autoscaler.agent.driver.nvidia_linux import NvidiaTry
+from autoscaler.agent.driver.nvidia_windows import NvidiaWindowsTry
+from autoscaler.agent.driver.plan import AmdPlan, DriverFailure, DriverPlan, read_driver_plan
 from autoscaler.agent.host import WINDOWS, Host, read_trusted
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import DRIVER_TRY, GPU_ANSWER
+from autoscaler.agent.verdicts import MOST_DETAIL, Check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from autoscaler.agent.driver_ports import DriverMachine, DriverTry
+    from autoscaler.agent.driver.ports import DriverMachine, DriverTry
 
     NewTry = Callable[[Any, DriverMachine, Callable[[str], None], float], DriverTry]
 

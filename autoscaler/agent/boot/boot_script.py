@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import subprocess
 
-from autoscaler.agent.checks import Check
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.host import WINDOWS, Host
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import BOOT_SCRIPT
 from autoscaler.agent.process_group import ProcessGroup
+from autoscaler.agent.verdicts import Check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import os
 import sys
 
 from autoscaler.agent.actions import BadSettings
-from autoscaler.agent.checks import Check
 from autoscaler.agent.host import WINDOWS, Host
 from autoscaler.agent.limits import MOST_SETTINGS
 from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, last_line, run_program
-from autoscaler.agent.runner_installation import runner_account
+from autoscaler.agent.runner.account import runner_account
+from autoscaler.agent.verdicts import Check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

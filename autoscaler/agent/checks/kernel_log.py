@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from autoscaler.agent.checks import Check, verdict
 from autoscaler.agent.limits import MOST_KERNEL_LOG
+from autoscaler.agent.verdicts import Check, verdict
 
 APPLICATION_XIDS = (13, 31, 43, 45, 68, 109)
 """XIDs that a program can cause on a healthy GPU (k8s-device-plugin, internal/rm/health.go)."""

@@ -8,13 +8,12 @@ import shutil
 import subprocess
 
 from autoscaler.agent.clock import Clock
-from autoscaler.agent.driver_plan import DriverFailure, PciDevice, RemoteFile
-from autoscaler.agent.health_checks import free_bytes
-from autoscaler.agent.host import WINDOWS, Host
+from autoscaler.agent.driver.plan import DriverFailure, PciDevice, RemoteFile
+from autoscaler.agent.driver.windows_devices import LIST_DEVICES, read_devices
+from autoscaler.agent.host import WINDOWS, Host, free_bytes
 from autoscaler.agent.limits import GPU_ANSWER, MOST_OUTPUT
 from autoscaler.agent.process_group import ProcessGroup
 from autoscaler.agent.programs import KILLED, NotInstalled, NoUsableAnswer, Output
-from autoscaler.agent.windows_devices import LIST_DEVICES, read_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 
-from autoscaler.agent.checks import Check, verdict
+from autoscaler.agent.verdicts import Check, verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from autoscaler.agent.driver_packages import Packages
-from autoscaler.agent.driver_plan import (
+from autoscaler.agent.checks.nvidia import NvidiaLog, read_nvidia_smi
+from autoscaler.agent.driver.packages import Packages
+from autoscaler.agent.driver.plan import (
     FREE_GIB,
     DriverFailure,
     DriverPlan,
@@ -11,17 +12,16 @@ from autoscaler.agent.driver_plan import (
     kernel_modules,
     nvidia_gpus,
 )
-from autoscaler.agent.driver_steps import DriverSteps
+from autoscaler.agent.driver.steps import DriverSteps
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import FABRIC_MANAGER_START, GPU_ANSWER, IMAGE_PULL
-from autoscaler.agent.nvidia import NvidiaLog, read_nvidia_smi
 from autoscaler.agent.programs import NoUsableAnswer, last_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from autoscaler.agent.driver_ports import DriverMachine
+    from autoscaler.agent.driver.ports import DriverMachine
 
 DRIVER_FOLDER = "/var/lib/runner-agent/driver"
 """Where the downloads are. Only root can open it."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
-from autoscaler.agent.driver_packages import Packages
-from autoscaler.agent.driver_plan import (
+from autoscaler.agent.driver.packages import Packages
+from autoscaler.agent.driver.plan import (
     DriverFailure,
     error_line,
     header_release,
@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from autoscaler.agent.driver_plan import PciDevice
-    from autoscaler.agent.driver_ports import DriverMachine
+    from autoscaler.agent.driver.plan import PciDevice
+    from autoscaler.agent.driver.ports import DriverMachine
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 

@@ -7,16 +7,16 @@ import subprocess
 import urllib.parse
 
 from autoscaler.agent.actions import BadSettings, TryAgain
-from autoscaler.agent.boot_script import check_boot_script
-from autoscaler.agent.bootstrap_client import is_name
-from autoscaler.agent.checks import Check
-from autoscaler.agent.host import WINDOWS, Host
-from autoscaler.agent.http_client import Link
-from autoscaler.agent.job_hooks import check_hooks
+from autoscaler.agent.boot.boot_script import check_boot_script
+from autoscaler.agent.boot.bootstrap_client import is_name
+from autoscaler.agent.boot.http_client import Link
+from autoscaler.agent.checks.name_resolution import check_dns
+from autoscaler.agent.hooks.scripts import check_hooks
+from autoscaler.agent.host import WINDOWS, Host, free_bytes
 from autoscaler.agent.limits import MOST_VERSION
-from autoscaler.agent.listener_log import readable
-from autoscaler.agent.name_resolution import check_dns
-from autoscaler.agent.runner_installation import runner_account, runner_program
+from autoscaler.agent.runner.account import runner_account, runner_program
+from autoscaler.agent.runner.listener_log import readable
+from autoscaler.agent.verdicts import Check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,13 +136,3 @@ def _check_version(host: Host, timeout: float) -> Check:
     if not last[:1].isdigit() or not is_name(last) or len(last) > MOST_VERSION:
         return Check("runner_version", True, "not known: the answer is not a version")
     return Check("runner_version", True, last)
-
-
-def free_bytes(path: str) -> int:
-    """Return the free space of the file system that has this path."""
-    if WINDOWS:
-        import shutil  # slow to import, and Linux has statvfs
-
-        return shutil.disk_usage(path).free
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from autoscaler.agent.driver_plan import PciDevice, RemoteFile
+from autoscaler.agent.driver.plan import PciDevice, RemoteFile
 from autoscaler.agent.programs import Output
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 
-from autoscaler.agent.checks import Check, verdict
-from autoscaler.agent.devices import HOTTEST
+from autoscaler.agent.checks.devices import HOTTEST
 from autoscaler.agent.programs import Output, last_line
+from autoscaler.agent.verdicts import Check, verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autoscaler.agent.driver_plan import (
+from autoscaler.agent.driver.plan import (
     AmdPlan,
     DriverFailure,
     Toolkit,
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from autoscaler.agent.driver_ports import DriverMachine
+    from autoscaler.agent.driver.ports import DriverMachine
 
 LOCK_POLL = 10.0
 """Seconds until a package manager that found a lock is tried again."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import collections
 
-from autoscaler.agent.checks import Check, verdict
-from autoscaler.agent.devices import HOTTEST, Device, Wanted, check_devices
+from autoscaler.agent.checks.devices import HOTTEST, Device, Wanted, check_devices
 from autoscaler.agent.programs import NoUsableAnswer, Output, last_line
+from autoscaler.agent.verdicts import Check, verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,14 +6,10 @@ import contextlib
 import json
 import os
 
-from autoscaler.agent.amd_smi import check_amd_errors, check_amd_heat, check_amd_pages
-from autoscaler.agent.checks import Check
-from autoscaler.agent.clock import Clock
-from autoscaler.agent.devices import Wanted, check_devices, read_wanted
-from autoscaler.agent.host import WINDOWS, Host
-from autoscaler.agent.kernel_log import check_amdgpu_log, check_xids, read_kernel_log
-from autoscaler.agent.limits import FABRIC_WAIT, GPU_ANSWER
-from autoscaler.agent.nvidia import (
+from autoscaler.agent.checks.amd_smi import check_amd_errors, check_amd_heat, check_amd_pages
+from autoscaler.agent.checks.devices import Wanted, check_devices, read_wanted
+from autoscaler.agent.checks.kernel_log import check_amdgpu_log, check_xids, read_kernel_log
+from autoscaler.agent.checks.nvidia import (
     NvidiaLog,
     check_nvidia_log,
     check_nvlinks,
@@ -24,13 +20,17 @@ from autoscaler.agent.nvidia import (
     slowed_down,
     without_persistence,
 )
-from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output, run_program
-from autoscaler.agent.rocm import (
+from autoscaler.agent.checks.rocm import (
     module_version,
     read_rocminfo,
     read_topology,
     refuse_closed_devices,
 )
+from autoscaler.agent.clock import Clock
+from autoscaler.agent.host import WINDOWS, Host
+from autoscaler.agent.limits import FABRIC_WAIT, GPU_ANSWER
+from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output, run_program
+from autoscaler.agent.verdicts import Check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

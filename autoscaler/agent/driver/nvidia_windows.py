@@ -6,24 +6,24 @@ module that is not signed, and the installer contains all of them, so nothing is
 
 from __future__ import annotations
 
-from autoscaler.agent.driver_plan import (
+from autoscaler.agent.checks.nvidia import read_nvidia_smi
+from autoscaler.agent.driver.plan import (
     FIRST_MAXWELL,
     FREE_GIB,
     DriverFailure,
     DriverPlan,
     nvidia_gpus,
 )
-from autoscaler.agent.driver_steps import DriverSteps
+from autoscaler.agent.driver.steps import DriverSteps
 from autoscaler.agent.limits import GPU_ANSWER
-from autoscaler.agent.nvidia import read_nvidia_smi
 from autoscaler.agent.programs import NoUsableAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from autoscaler.agent.driver_ports import DriverMachine
-    from autoscaler.agent.nvidia import NvidiaLog
+    from autoscaler.agent.checks.nvidia import NvidiaLog
+    from autoscaler.agent.driver.ports import DriverMachine
 
 INSTALLER = "C:\\ProgramData\\runner-agent\\state\\driver\\driver.exe"
 """Where the download is. Only SYSTEM and administrators can open the folder."""

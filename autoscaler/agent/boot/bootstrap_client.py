@@ -10,8 +10,8 @@ import os
 import time
 
 from autoscaler.agent.actions import AttestAgain, PowerOff, TryAgain
+from autoscaler.agent.boot.http_client import Answer, Link
 from autoscaler.agent.clock import Clock
-from autoscaler.agent.http_client import Answer, Link
 from autoscaler.agent.limits import MOST_BODY
 
 TYPE_CHECKING = False

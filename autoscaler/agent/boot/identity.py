@@ -6,7 +6,7 @@ import binascii
 import http.client
 
 from autoscaler.agent.actions import TryAgain
-from autoscaler.agent.http_client import Link
+from autoscaler.agent.boot.http_client import Link
 from autoscaler.agent.limits import MOST_TOKEN
 
 

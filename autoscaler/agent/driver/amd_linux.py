@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import re
 
-from autoscaler.agent.amd_smi import read_gpus
-from autoscaler.agent.driver_packages import Packages
-from autoscaler.agent.driver_plan import AmdPlan, DriverFailure, amd_gpus, kernel_version
-from autoscaler.agent.driver_steps import DriverSteps
+from autoscaler.agent.checks.amd_smi import read_gpus
+from autoscaler.agent.checks.rocm import DRIVER, read_rocminfo
+from autoscaler.agent.driver.packages import Packages
+from autoscaler.agent.driver.plan import AmdPlan, DriverFailure, amd_gpus, kernel_version
+from autoscaler.agent.driver.steps import DriverSteps
 from autoscaler.agent.limits import GPU_ANSWER
 from autoscaler.agent.programs import NoUsableAnswer
-from autoscaler.agent.rocm import DRIVER, read_rocminfo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from autoscaler.agent.driver_ports import DriverMachine
+    from autoscaler.agent.driver.ports import DriverMachine
 
 AMD_FREE_GIB = 20.0
 """A margin for the packages, what they contain and the build. AMD publishes no figure for the runtime."""
