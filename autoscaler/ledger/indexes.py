@@ -45,9 +45,13 @@ def is_on_hold(job: Job) -> bool:
     return job.probe_at is not None
 
 
-def line_of(job: Job, demand: DemandClass) -> tuple[DemandClass, str]:
-    """Return the key of a repository's jobs of one class."""
-    return demand, job.repository.lower()
+Place = tuple[str, str, str]
+"""Scope, runner group and repository: what GitHub compares to decide whether a group admits a repository."""
+
+
+def place_of(job: Job, demand: DemandClass) -> Place:
+    """Return where GitHub looks for a runner for a job."""
+    return demand.scope, demand.runner_group, job.repository.lower()
 
 
 class IndexedRecords:
@@ -65,8 +69,8 @@ class IndexedRecords:
         self.queues: dict[DemandClass, Any] = {}
         self.waiting: Any = SortedList()
         self.on_hold: dict[DemandClass, dict[JobId, Job]] = {}
-        self.jobs_passed_over: dict[tuple[DemandClass, str], dict[JobId, Job]] = {}
-        """By class and repository: queued jobs that are on hold or have marks, also disputed ones."""
+        self.jobs_passed_over: dict[Place, dict[JobId, Job]] = {}
+        """Queued jobs that are on hold or have marks, also disputed ones."""
         self.open_launch_requests: dict[LaunchRequestId, LaunchRequest] = {}
         self.by_state: dict[tuple[SkuName, MachineState], Any] = {}
         self.by_provider_id: dict[ProviderMachineId, MachineId] = {}
@@ -131,7 +135,7 @@ class IndexedRecords:
                 self._index_unmatched(job)
             return
         if job.state is JobState.QUEUED and (job.passed_over or is_on_hold(job)):
-            self.jobs_passed_over.setdefault(line_of(job, job.demand), {})[job.id] = job
+            self.jobs_passed_over.setdefault(place_of(job, job.demand), {})[job.id] = job
         self.counters.queue(job)
         self.counters.await_approval(job, 1)
         if job.state is JobState.IN_PROGRESS:
@@ -172,7 +176,7 @@ class IndexedRecords:
         if job.demand is None:
             self._unindex_unmatched(job)
             return
-        self._unindex_passed_over(job, line_of(job, job.demand))
+        self._unindex_passed_over(job, place_of(job, job.demand))
         self.counters.await_approval(job, -1)
         if job.state is JobState.IN_PROGRESS:
             self.in_progress[job.demand.skus[0]] -= 1
@@ -195,12 +199,12 @@ class IndexedRecords:
             if not on_hold:
                 del self.on_hold[job.demand]
 
-    def _unindex_passed_over(self, job: Job, line: tuple[DemandClass, str]) -> None:
-        of_line = self.jobs_passed_over.get(line)
-        if of_line is not None:
-            of_line.pop(job.id, None)
-            if not of_line:
-                del self.jobs_passed_over[line]
+    def _unindex_passed_over(self, job: Job, place: Place) -> None:
+        of_place = self.jobs_passed_over.get(place)
+        if of_place is not None:
+            of_place.pop(job.id, None)
+            if not of_place:
+                del self.jobs_passed_over[place]
 
     def _is_unread(self, job: Job) -> bool:
         """Return True if the job's run must be read, to admit the job or to check its SKU."""

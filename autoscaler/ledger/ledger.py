@@ -6,8 +6,9 @@
   request exists, any one: O(machines + jobs)
 - a listing of runners: O(its names), times the slots of a launch request for an unknown runner
 - a reading of a runner group: O(queued jobs of the group)
-- the start of a job: O(jobs of its class and repository for which runners were passed over)
-- an idle runner that GitHub passed over, and the retry of a job on hold: O(jobs of the class)
+- the start of a job: O(jobs of its repository for which runners were passed over)
+- an idle runner that GitHub passed over: O(queued jobs of the group)
+- a TimePassed event: O(jobs on hold)
 - the start of the controller: O(records + cooldowns)
 """
 
@@ -85,6 +86,7 @@ class Ledger:
                 job_holds.note_served(self._state, job, runner)
             if job.disputed:
                 self._state.reads[job.id] = job.updated_at
+        job_holds.restore_repository_holds(self._state)
 
     def restore_foreign(self, provider: ProviderName, usage: ForeignUsage) -> None:
         """Count what the store has about machines of other installations, until this provider is listed."""

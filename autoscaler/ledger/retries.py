@@ -33,11 +33,15 @@ def on_retried_by_operator(state: LedgerState, event: RetriedByOperator) -> None
         end_hold(state, row.key, event.at)
     for sku in _skus(state, event.target):
         forget_refused_image(state, sku.name, event.at)
+    skus = {sku.name for sku in _skus(state, event.target)}
     for demand, jobs in tuple(state.on_hold.items()):
-        if any(sku.name in demand.skus for sku in _skus(state, event.target)):
+        if not skus.isdisjoint(demand.skus):
             for job in tuple(jobs.values()):
                 with state.changing(job):
                     job.probe_at = event.at
+    for passed_over in state.passed_over.values():
+        if any(not skus.isdisjoint(demand.skus) for demand in passed_over.runners.values()):
+            passed_over.probe_at = event.at
     target = event.target
     state.note_row(
         HistoryRow(event.at, target.kind.value, target.name, "retried", f"by {event.by}")

@@ -1,7 +1,7 @@
 """Applies what GitHub shows of runner groups: which repositories' jobs it gives to no runner of the group."""
 
-from autoscaler.ledger.indexes import is_on_hold
-from autoscaler.ledger.job_holds import GROUP_VALID, hold_refused, is_refused, place_of, release
+from autoscaler.ledger.indexes import is_on_hold, place_of
+from autoscaler.ledger.job_holds import GROUP_VALID, hold_refused, is_refused, release
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.events import RunnerGroupRead
@@ -17,6 +17,7 @@ def on_runner_group_read(state: LedgerState, event: RunnerGroupRead) -> None:
     has_changed = before is not None and before[0] != event.group
     if has_changed:
         state.served_repositories = {one for one in state.served_repositories if one[:2] != key}
+        state.passed_over = {at: one for at, one in state.passed_over.items() if at[:2] != key}
     for demand in {*state.queues, *state.on_hold}:
         if (demand.scope, demand.runner_group) == key:
             for job in _undecided(state, demand):

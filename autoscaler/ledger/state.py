@@ -6,11 +6,12 @@ which allows the transitions of the record's table.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from autoscaler.ledger.class_cache import ClassCache
-from autoscaler.ledger.indexes import IndexedRecords
+from autoscaler.ledger.indexes import IndexedRecords, Place
 from autoscaler.model.access import RunnerGroup
 from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering, OperatingSystem
 from autoscaler.model.changes import Changes, HistoryRow, Record
@@ -52,6 +53,15 @@ def raise_unlisted(error: UnlistedTransitionError) -> None:
     raise error
 
 
+@dataclass(slots=True)
+class PassedOver:
+    """Which idle runners of a group got no job of a repository, oldest first, and when to try one again."""
+
+    runners: dict[RunnerName, DemandClass] = field(default_factory=dict)
+    """With the class of the job that each of them did not get."""
+    probe_at: Instant = 0.0
+
+
 class LedgerState(IndexedRecords):
     """Records, indexes and unsaved changes. O(log n) for every change of one record."""
 
@@ -87,8 +97,10 @@ class LedgerState(IndexedRecords):
         self.ran_outside: set[RunnerName] = set()
         self.runner_groups: dict[tuple[str, str], tuple[RunnerGroup, Instant]] = {}
         """By scope and name, each runner group as GitHub showed it last, and when."""
-        self.served_repositories: set[tuple[str, str, str]] = set()
-        """Scope, runner group and repository of each job that GitHub has given to a runner of the group."""
+        self.served_repositories: set[Place] = set()
+        """Those of which GitHub has given a job to a runner of the group."""
+        self.passed_over: dict[Place, PassedOver] = {}
+        """Those that are not served. An entry outlives its jobs: new ones get no further runners."""
 
         self._touched: dict[tuple[str, str], Record] = {}
         self._history: list[HistoryRow] = []

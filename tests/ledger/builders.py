@@ -218,9 +218,10 @@ class World:
         self.do(e.RunnerListening, runner)
         return runner
 
-    def ready(self, name: str = "c") -> RunnerName:
+    def ready(self, name: str = "c", sku: str = "gpu") -> RunnerName:
         """Launch a machine whose runner listens, and return the runner's name."""
-        return self.assignment(self.make_ready(1, name)[0])
+        demand = DemandClass("org:acme", "Default", (sku,), (SkuName(sku),))
+        return self.assignment(self.make_ready(1, name, sku)[0], demand)
 
     # --- the controller ---------------------------------------------------------------------------
 

@@ -19,17 +19,17 @@ from tests.planner.fleets import catalogue, sku
 DAY = 86_400.0
 
 
-def leaves_unasked(world: World, name: str) -> str:
+def leaves_unasked(world: World, name: str, sku: str = "gpu") -> str:
     """A machine fetches its assignment, gets no known job, and exits after two minutes."""
-    runner = world.ready(name)
+    runner = world.ready(name, sku)
     world.now += 120
     world.do(e.MachineExited, world.runner(runner).machine, "no job came")
     return runner
 
 
-def leaves_idle(world: World, name: str) -> str:
+def leaves_idle(world: World, name: str, sku: str = "gpu") -> str:
     """Like `leaves_unasked`; then a read at GitHub shows the job as queued."""
-    runner = leaves_unasked(world, name)
+    runner = leaves_unasked(world, name, sku)
     for job in [job for job in world.state.jobs.values() if job.disputed]:
         world.observe(job.id, JobState.QUEUED, job.labels, read=True)
     return runner

@@ -12,7 +12,9 @@ def test_labels_are_compared_without_their_case() -> None:
 
 
 def test_no_other_letter_is_taken_for_an_ascii_one() -> None:
-    others = [letter for letter in map(chr, range(128, sys.maxunicode + 1)) if letter.lower().isascii()]
+    others = [
+        letter for letter in map(chr, range(128, sys.maxunicode + 1)) if letter.lower().isascii()
+    ]
     assert others, "for example the Kelvin sign"
     for letter in (*others, "\u017f", "\u0130", "\u0131", "\uff2b"):
         assert label_set((f"{letter}8s",)) == {f"{letter}8s"}
