@@ -56,7 +56,7 @@ from autoscaler.controller.usage_meter import UsageMeter
 from autoscaler.controller.wait_tracer import WaitTracer
 from autoscaler.controller.watching_groups import GroupWatch
 from autoscaler.ledger.ledger import Ledger
-from autoscaler.ledger.state import Refuse, raise_unlisted
+from autoscaler.ledger.records.state import Refuse, raise_unlisted
 from autoscaler.model.catalogue import CapacityType, Catalogue
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName

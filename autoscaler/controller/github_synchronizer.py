@@ -28,7 +28,7 @@ from autoscaler.controller.sync_schedule import (
     staleness,
 )
 from autoscaler.controller.sync_state import SyncState, event_if_new, run_origins
-from autoscaler.ledger.unverified import awaits_runner_list, needs_runner_list
+from autoscaler.ledger.machines.unverified import awaits_runner_list, needs_runner_list
 from autoscaler.model.events import JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, Seconds
 

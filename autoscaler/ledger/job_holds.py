@@ -13,14 +13,14 @@ Probes retry a job from time to time. A job that a runner may already have run i
 
 from collections.abc import Iterator
 
-from autoscaler.ledger.indexes import ON_HOLD_AFTER, Place, is_on_hold, place_of
-from autoscaler.ledger.state import LedgerState, PassedOver
+from autoscaler.ledger.records.indexes import ON_HOLD_AFTER, Place, is_on_hold, place_of
+from autoscaler.ledger.records.state import LedgerState, PassedOver
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.identifiers import Instant, RunnerName, Seconds
-from autoscaler.model.jobs import Admission, Job, JobState
-from autoscaler.model.labels import covers
-from autoscaler.model.machines import Machine
-from autoscaler.model.runners import CHECKED_EVERY, PASSED_OVER_AFTER, Runner, RunnerState
+from autoscaler.model.jobs.job import Admission, Job, JobState
+from autoscaler.model.jobs.labels import covers
+from autoscaler.model.jobs.runners import CHECKED_EVERY, PASSED_OVER_AFTER, Runner, RunnerState
+from autoscaler.model.machines.machine import Machine
 from autoscaler.model.wording import counted
 
 PROBES = Backoff(600.0, 3600.0)

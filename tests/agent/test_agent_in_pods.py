@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from autoscaler.app.agent_file import build_agent
-from autoscaler.model.failures import FailureScope
+from autoscaler.model.machines.failures import FailureScope
 from autoscaler.providers.kubernetes import container_modes, manifests
 from autoscaler.providers.kubernetes.pod_command import pod_command
 from autoscaler.providers.kubernetes.statuses import pod_state

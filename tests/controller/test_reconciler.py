@@ -15,14 +15,14 @@ from autoscaler.controller.ports.github import GitHubError, OperatorError, Retry
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.events import Event, MachinesListed
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     LaunchRequestId,
     ProviderMachineId,
     ProviderName,
     SkuName,
 )
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_provider import FakeProvider, Instance

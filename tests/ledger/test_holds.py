@@ -7,12 +7,12 @@ import pytest
 
 from autoscaler.ledger.job_holds import CHECKED_AT_ONCE
 from autoscaler.model import events as e
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import ExitReason, MachineState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import PASSED_OVER_AFTER, RunnerState
+from autoscaler.model.machines.machine import ExitReason, MachineState
 from autoscaler.model.plan import Launch, ReadJob
-from autoscaler.model.runners import PASSED_OVER_AFTER, RunnerState
 from tests.ledger.builders import GPU_CLASS, START, World, idle
 from tests.planner.fleets import catalogue, sku
 

@@ -7,11 +7,11 @@ import pytest
 
 from autoscaler.ledger.job_holds import GROUP_VALID
 from autoscaler.model import events as e
-from autoscaler.model.access import RunnerGroup
 from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import ExitReason
+from autoscaler.model.jobs.access import RunnerGroup
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.machine import ExitReason
 from autoscaler.model.operator_holds import HoldTarget, TargetKind
 from autoscaler.model.plan import Launch
 from autoscaler.model.run_origins import RunOrigin

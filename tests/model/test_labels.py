@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from autoscaler.model.labels import covers, label_set
+from autoscaler.model.jobs.labels import covers, label_set
 
 
 def test_labels_are_compared_without_their_case() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.providers.kubernetes.answers import identity, listed_machine
 from autoscaler.providers.kubernetes.pending import SET_UP_TIMEOUT, START_TIMEOUT, PendingPods
 from tests.providers.doubles import ManualClock

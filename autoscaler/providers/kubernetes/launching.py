@@ -16,7 +16,7 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
 )
 from autoscaler.model.events import LaunchedMachine, LaunchFailure
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes import ownership, paths
 from autoscaler.providers.kubernetes.answers import launched_machine
 from autoscaler.providers.kubernetes.api_server import ApiServer

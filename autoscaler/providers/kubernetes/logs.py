@@ -9,8 +9,8 @@ from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,
     ProviderError,
 )
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.answers import identity
 from autoscaler.providers.kubernetes.api_server import ApiServer

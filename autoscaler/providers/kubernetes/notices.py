@@ -19,7 +19,7 @@ from autoscaler.controller.ports.notices import Message, Notice
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.answers import (
     disruption_notice,

@@ -19,8 +19,8 @@ from autoscaler.controller.ports.provider import (
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.catalogue import Offering
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.answers import identity, listed_machine, offering
 from autoscaler.providers.kubernetes.api_server import ApiServer

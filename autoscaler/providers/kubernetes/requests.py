@@ -3,7 +3,7 @@
 import json
 
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes import ownership
 from autoscaler.providers.kubernetes.avoided_nodes import avoiding
 from autoscaler.providers.kubernetes.manifests import pod_template

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.providers.kubernetes.container_waits import container_wait
 from autoscaler.providers.kubernetes.texts import MAX_TEXT, one_line
 
