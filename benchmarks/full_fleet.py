@@ -14,8 +14,8 @@ from pathlib import Path
 
 from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.controller.composition import Controller, Ports
-from autoscaler.controller.fleet_queries import FleetAnswers
-from autoscaler.controller.intake import Intake, Parse
+from autoscaler.controller.intake.deliveries import Intake, Parse
+from autoscaler.controller.operators.answers import FleetAnswers
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
     LaunchOrder,
