@@ -3,6 +3,7 @@
 Bulk writes differ between databases and go through a `Dialect`.
 """
 
+import math
 import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Connection,
     Table,
     delete,
+    insert,
     not_,
     or_,
     select,
@@ -29,17 +31,18 @@ from autoscaler.controller.ports.store import (
     StoreError,
 )
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import InstallationId, Instant
+from autoscaler.model.identifiers import InstallationId, Instant, ProviderName
 from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
+from autoscaler.model.readings import Reading, ReadingKind
 from autoscaler.model.runners import Runner
 from autoscaler.store.batch import Batch
 from autoscaler.store.bodies import decompress
 from autoscaler.store.codec import CorruptRecordError, R, decode
-from autoscaler.store.rows import InboxRow, Row, read_history
+from autoscaler.store.rows import InboxRow, Row, moment, name, read_history
 from autoscaler.store.tables import (
     cooldowns,
     history,
@@ -48,12 +51,10 @@ from autoscaler.store.tables import (
     launch_requests,
     machines,
     meta,
+    readings,
     reruns,
     runners,
 )
-
-PRUNE_AT_ONCE = 100
-"""Maximum number of rows that one transaction of `prune` deletes, so that deliveries do not wait long."""
 
 READ_AT_ONCE = 500
 """Maximum number of keys in one query: SQLite allows 32,766 variables, older versions 999."""
@@ -166,47 +167,6 @@ def read_rows_of(
     return tuple(read_history(dict(row)) for row in reversed(rows))
 
 
-def prune_records(connection: Connection, before: Instant) -> int:
-    """Delete some records that ended before this moment. Return their number; 0 if none are left."""
-    # A machine's launch request and runners are kept as long as the machine.
-    used = select(machines.c.id).where(machines.c.launch_request == launch_requests.c.id).exists()
-    carried = select(machines.c.id).where(machines.c.id == runners.c.machine).exists()
-    return (
-        _prune_some(connection, "job", jobs, jobs.c.ended_at < before)
-        or _prune_some(connection, "machine", machines, machines.c.ended_at < before)
-        or _prune_some(
-            connection,
-            "launch_request",
-            launch_requests,
-            launch_requests.c.ended_at < before,
-            not_(used),
-        )
-        or _prune_some(connection, "runner", runners, runners.c.ended_at < before, not_(carried))
-        or _prune_some(connection, "rerun", reruns, reruns.c.ended_at < before)
-    )
-
-
-def prune_deliveries(connection: Connection, before: Instant) -> int:
-    """Delete some old applied deliveries. Return their number; 0 if none are left."""
-    some = select(inbox.c.seq).where(inbox.c.received_at < before, inbox.c.applied)
-    gone = connection.execute(delete(inbox).where(inbox.c.seq.in_(some.limit(PRUNE_AT_ONCE))))
-    return gone.rowcount
-
-
-def _prune_some(
-    connection: Connection, kind: str, table: Table, *where: ColumnElement[bool]
-) -> int:
-    key = _key(table)
-    keys = list(connection.execute(select(key).where(*where).limit(PRUNE_AT_ONCE)).scalars())
-    if keys:
-        names = [str(value) for value in keys]
-        connection.execute(
-            delete(history).where(history.c.kind == kind, history.c.record.in_(names))
-        )
-        connection.execute(delete(table).where(key.in_(keys)))
-    return len(keys)
-
-
 def _key(table: Table) -> Column[Any]:
     return next(iter(table.primary_key))
 
@@ -285,3 +245,56 @@ def _get_meta(connection: Connection, key: str) -> str | None:
 
 def _set_meta(connection: Connection, dialect: Dialect, key: str, value: str) -> None:
     dialect.upsert(connection, meta, [{"key": key, "value": value}])
+
+
+def reading_rows(provider: ProviderName, kind: ReadingKind, kept: Sequence[Reading]) -> list[Row]:
+    """Return the rows of a provider's readings.
+
+    Raises: StoreError if a reading cannot be stored.
+    """
+    return [_row(provider, kind, reading) for reading in kept]
+
+
+def replace_readings(
+    connection: Connection, provider: ProviderName, kind: ReadingKind, rows: list[Row]
+) -> None:
+    """Replace all rows of the provider and kind with these rows."""
+    old = (readings.c.provider == provider) & (readings.c.kind == kind.value)
+    connection.execute(delete(readings).where(old))
+    if rows:
+        connection.execute(insert(readings), rows)
+
+
+def read_readings(
+    connection: Connection, provider: ProviderName, kind: ReadingKind
+) -> tuple[Reading, ...]:
+    """Return the readings of a provider and kind, by name.
+
+    Skips damaged rows: the controller reads them from the provider again, and can start without them.
+    """
+    wanted = (readings.c.provider == provider) & (readings.c.kind == kind.value)
+    rows = connection.execute(select(readings).where(wanted)).mappings()
+    found = (_reading(dict(row)) for row in rows)
+    return tuple(sorted(one for one in found if one is not None))
+
+
+def _row(provider: ProviderName, kind: ReadingKind, reading: Reading) -> Row:
+    if not math.isfinite(reading.value):
+        raise StoreError(f"the {kind.value} of {reading.name} is not a number")
+    return {
+        "provider": name(provider, "provider"),
+        "kind": kind.value,
+        "name": name(reading.name, "name of a reading"),
+        "value": reading.value,
+        "read_at": moment(reading.read_at, "reading"),
+    }
+
+
+def _reading(row: Row) -> Reading | None:
+    try:
+        value, read_at = float(str(row["value"])), float(str(row["read_at"]))
+    except ValueError:
+        return None
+    if not (0.0 <= value < math.inf and math.isfinite(read_at)):
+        return None
+    return Reading(str(row["name"]), value, read_at)
