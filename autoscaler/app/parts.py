@@ -155,7 +155,12 @@ class Parts:
             or DEFAULT_OBJECTIVES,
             pace=Pace(),
             refuse=log_refused_transition,
-            process_tasks=(LoopLag(self._telemetry).run, *sizes, keep_out_of_collections),
+            process_tasks=(
+                LoopLag(self._telemetry).run,
+                self._clock.stop_if_set_back,
+                *sizes,
+                keep_out_of_collections,
+            ),
         )
 
     async def resume(self, saved: SavedState) -> None:

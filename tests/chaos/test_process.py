@@ -30,7 +30,7 @@ class BrokenClock(HostClock):
 async def test_an_error_while_providers_are_opened_ends_the_process() -> None:
     world = SimulatedWorld(SETTING, Schedule(0, (), (), lists=False))
     clock = BrokenClock(world.fault_schedule)
-    ports = replace(world.ports(), clock=clock, pacing=clock, background=clock)
+    ports = replace(world.ports(clock), clock=clock, pacing=clock, background=clock)
     process = ControllerProcess(ports, world.settings, CrashPoint())
     process.start()
     assert process.running is not None
