@@ -33,7 +33,7 @@ from pathlib import Path
 
 import aiohttp
 
-from autoscaler.app.host import new_event_loop
+from autoscaler.app.process import new_event_loop
 from autoscaler.controller.reconciler import Pace
 from autoscaler.controller.reporting.loop_lag import LoopLag
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
