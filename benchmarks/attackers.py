@@ -136,7 +136,7 @@ async def measure(names: list[str], rate: float, seconds: float) -> bool:
         async with fleet.at_work(Path(folder)) as process:
             webhook = WebhookEndpoint(
                 lambda body, header: verify_signature(body, header, [SECRET]),
-                fleet.intake.submit,
+                fleet.intake.accept,
                 fleet.clock,
                 fleet.telemetry,
             )

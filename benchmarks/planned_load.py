@@ -136,7 +136,7 @@ async def measure(load: Load) -> Findings:
         async with fleet.at_work(Path(folder)):
             endpoint = WebhookEndpoint(
                 lambda body, header: verify_signature(body, header, [SECRET]),
-                fleet.intake.submit,
+                fleet.intake.accept,
                 fleet.clock,
                 telemetry,
             )
