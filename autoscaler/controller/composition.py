@@ -54,10 +54,9 @@ from autoscaler.controller.ports.traces import TraceTelemetry
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
 from autoscaler.controller.reporting.fleet_counts import report_offerings_on_hold
 from autoscaler.controller.reporting.history_metrics import report
-from autoscaler.controller.reporting.runs import RunMeter
 from autoscaler.controller.reporting.traces import WaitTracer
 from autoscaler.controller.reporting.unmatched import UnmatchedJobReporter
-from autoscaler.controller.reporting.usage import UsageMeter
+from autoscaler.controller.reporting.usage import RunMeter, UsageMeter
 from autoscaler.controller.retention import prune_repeatedly
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.state import Refuse, raise_unlisted

@@ -5,7 +5,7 @@ memory is ahead of the store.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import structlog
@@ -17,7 +17,9 @@ from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.changes import Changes, HistoryRow, copied
 from autoscaler.model.events import Event
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import Instant
+from autoscaler.model.identifiers import Instant, JobId, MachineId
+from autoscaler.model.jobs import Job
+from autoscaler.model.machines import Machine
 from autoscaler.model.transitions import UnlistedTransitionError
 
 _log = structlog.get_logger(__name__)
@@ -63,6 +65,20 @@ class Journal:
     def on_history(self, listener: Callable[[Sequence[HistoryRow]], None]) -> None:
         """Call `listener` with the rows of history that are about to be stored."""
         self._listeners.append(listener)
+
+    def jobs_in(self, rows: Iterable[HistoryRow]) -> Iterator[tuple[HistoryRow, Job]]:
+        """Yield the rows of jobs that are in memory, with these jobs."""
+        jobs = self.ledger.state.jobs
+        for row in rows:
+            if row.kind == "job" and (job := jobs.get(JobId(int(row.record)))) is not None:
+                yield row, job
+
+    def machines_in(self, rows: Iterable[HistoryRow]) -> Iterator[tuple[HistoryRow, Machine]]:
+        """Yield the rows of machines that are in memory, with these machines."""
+        machines = self.ledger.state.machines
+        for row in rows:
+            if row.kind == "machine" and (found := machines.get(MachineId(row.record))) is not None:
+                yield row, found
 
     def on_event(self, listener: Callable[[Event], None]) -> None:
         """Call `listener` with each event after the ledger applied it."""

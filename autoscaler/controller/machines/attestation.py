@@ -8,11 +8,11 @@ import asyncio
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Container, Mapping
+from datetime import datetime
 
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.machines.launch_times import launch_times_fit
 from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, NotKnownYetError
 from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,
@@ -37,6 +37,9 @@ LISTED_WITHIN: Seconds = 6.0
 AWAITING_AT_ONCE = 1280
 """Maximum number of attestations waiting for a provider listing (about 20 KB each). Further machines get
 503 and retry."""
+
+MAY_DIFFER_BY: Seconds = 300.0
+"""No document says that EC2's `LaunchTime` and an identity document's `pendingTime` are equal."""
 
 OVER = frozenset(
     {MachineState.TERMINATING, MachineState.TERMINATED, MachineState.LOST, MachineState.FAILED}
@@ -165,3 +168,22 @@ class Attestations:
             raise NotKnownYetError(TRY_AGAIN)
         if machine.nonce_hash and not hmac.compare_digest(machine.nonce_hash, nonce_hash):
             raise BootstrapRefusedError(401, "nonce")
+
+
+def launch_times_fit(machine: Machine, identity: ProvenIdentity) -> bool:
+    """Return True if the provider's list and the proof show the same launch time, within five minutes.
+
+    Logs any difference.     Values that are not ISO 8601 times must be equal.
+    """
+    if machine.placement.launch_time == identity.launch_time:
+        return True
+    try:
+        proven = datetime.fromisoformat(identity.launch_time)
+        apart = (proven - datetime.fromisoformat(machine.placement.launch_time)).total_seconds()
+    except (ValueError, TypeError):
+        return False
+    fit = abs(apart) <= MAY_DIFFER_BY
+    # Too large a difference makes every attestation of this machine fail, so it is a warning.
+    log = _log.info if fit else _log.warning
+    log("launch_time_differs", machine=machine.id, proven_later_by_seconds=apart)
+    return fit

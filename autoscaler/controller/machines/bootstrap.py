@@ -212,9 +212,7 @@ class BootstrapService:
         return found
 
     def _runner_of(self, machine: Machine) -> Runner | None:
-        if machine.work.runner is None:
-            return None
-        return self._journal.ledger.state.runners.get(machine.work.runner)
+        return self._journal.ledger.state.runner_of(machine)
 
     async def _assignment_for(self, machine: Machine) -> Assigned | None:
         if machine.state is MachineState.READY:
