@@ -84,11 +84,11 @@ class Journal:
         """Call `listener` with each event after the ledger applied it."""
         self._event_listeners.append(listener)
 
-    async def record(self, *events: Event, applied: Sequence[DeliveryKey] = ()) -> None:
+    async def record(self, *events: Event) -> None:
         """Apply events, make them durable, and wake the planner. Raises StoreError."""
         self.note(*events)
         self.changed.set()
-        await self.commit(applied)
+        await self.commit()
 
     def note(self, *events: Event) -> None:
         """Apply events without waking the planner. The next commit makes them durable."""
@@ -97,9 +97,9 @@ class Journal:
             for listener in self._event_listeners:
                 listener(event)
 
-    async def commit(self, applied: Sequence[DeliveryKey] = ()) -> None:
+    async def commit(self) -> None:
         """Make all events applied so far durable. Raises StoreError."""
-        self.start_commit(applied)
+        self.start_commit()
         # The store writes in order, so the latest write implies all earlier ones. Shielded, because
         # cancelling a caller must not cancel the write.
         if self._latest is not None:

@@ -17,8 +17,6 @@ from autoscaler.model.identifiers import Instant, MachineId, RunnerName, Seconds
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import MAX_ASSIGNMENTS, Runner, RunnerState, runner_name, runner_names
 
-TRY_AGAIN: Seconds = 5.0
-
 REMEMBERED_FOR: Seconds = 60.0
 """How long a machine that releases again gets GitHub's last answer without another request to GitHub."""
 
@@ -112,7 +110,7 @@ class RegistrationReleaser:
         if active_cooldown(
             self._journal.ledger.state.cooldowns, registration_key(runner.demand.scope), self._now
         ):
-            raise NotKnownYetError(TRY_AGAIN)
+            raise NotKnownYetError
         if runner.state is not RunnerState.DONE:
             self._replacing.add(runner.name)
             try:
@@ -135,13 +133,13 @@ class RegistrationReleaser:
 
     async def _delete(self, runner: Runner) -> None:
         if runner.github_id is None:
-            raise NotKnownYetError(TRY_AGAIN)
+            raise NotKnownYetError
         try:
             await self._github.delete_runner(runner.demand.scope, runner.github_id)
         except RunnerBusyError:
             await self._close(runner, "busy, yet its machine asks for an assignment")
         except GitHubError as error:
-            raise NotKnownYetError(TRY_AGAIN) from error
+            raise NotKnownYetError from error
 
     def _name_again(self, machine: Machine, runner: Runner) -> None:
         if machine.work.runner != runner.name or machine.state is not MachineState.ASSIGNED:

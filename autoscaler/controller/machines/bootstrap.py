@@ -16,7 +16,6 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.machines.attestation import (
     ANSWERED_WITHIN,
     OVER,
-    TRY_AGAIN,
     Attestations,
     hash_of,
 )
@@ -199,7 +198,7 @@ class BootstrapService:
         state = self._journal.ledger.state
         maybe_restored = state.was_away > RESTORED_FROM
         if maybe_restored and state.evidence.is_missing_for(machine):
-            raise NotKnownYetError(TRY_AGAIN)
+            raise NotKnownYetError
 
     def _authenticated(self, machine: MachineId, nonce: str, *, over: bool = False) -> Machine:
         found = self._journal.ledger.state.machines.get(machine)
@@ -248,7 +247,7 @@ class BootstrapService:
             _log.warning(
                 "machine_not_protected", **machine_fields(machine), error=problem, hint=hint
             )
-            raise NotKnownYetError(TRY_AGAIN) from error
+            raise NotKnownYetError from error
 
     async def _send_configuration(self, machine: Machine, runner: Runner) -> Assigned | None:
         await self._protect(machine)
