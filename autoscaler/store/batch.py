@@ -12,7 +12,7 @@ from sqlalchemy import Table
 from autoscaler.controller.ports.store import Cooldown, DeliveryKey, HistoryRow, Record
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.installations import Installations
-from autoscaler.store.rows import InboxRow, Row, cooldown_row, history_row, name, record_row
+from autoscaler.store.rows import Arrival, Row, cooldown_row, history_row, name, record_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Heartbeat:
     arrived_until: Instant | None = None
 
 
-Change = InboxRow | Decision | Heartbeat
+Change = Arrival | Decision | Heartbeat
 
 
 @dataclass(slots=True)
 class Batch:
     """The merged changes of one transaction."""
 
-    inbox: dict[DeliveryKey, InboxRow] = field(default_factory=dict)
+    inbox: dict[DeliveryKey, Arrival] = field(default_factory=dict)
     applied: dict[DeliveryKey, None] = field(default_factory=dict)
     records: dict[Table, dict[object, Row]] = field(default_factory=dict)
     history: list[Row] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Batch:
         Raises: StoreError if it cannot be stored. Then the batch is unchanged.
         """
         match change:
-            case InboxRow():
+            case Arrival():
                 if change.key in self.inbox:
                     return False
                 self.inbox[change.key] = change

@@ -29,14 +29,11 @@ from autoscaler.store.codec import encode
 Row = dict[str, object]
 
 
-class InboxRow(NamedTuple):
-    """One delivery to store. Its key is computed at first use."""
+class Arrival(NamedTuple):
+    """A delivery to store, and whether it was applied in the meantime. Its key is computed at first use."""
 
-    id: str
-    event: str
-    received_at: Instant
-    applied: bool
     delivery: Delivery
+    applied: bool = False
 
     @property
     def key(self) -> DeliveryKey:
@@ -129,18 +126,12 @@ def cooldown_row(cooldown: Cooldown) -> Row:
     }
 
 
-def delivery_row(delivery: Delivery) -> InboxRow:
-    """Return the row of a delivery that is not applied yet.
-
-    Raises: StoreError.
-    """
-    return InboxRow(
-        id=name(delivery.id, "delivery id"),
-        event=name(delivery.event, "delivery event"),
-        received_at=moment(delivery.received_at, "delivery"),
-        applied=False,
-        delivery=delivery,
-    )
+def arrival(delivery: Delivery) -> Arrival:
+    """Return a delivery to store. Raises: StoreError if a value of it cannot be stored."""
+    name(delivery.id, "delivery id")
+    name(delivery.event, "delivery event")
+    moment(delivery.received_at, "delivery")
+    return Arrival(delivery)
 
 
 def name(value: str, what: str) -> str:

@@ -29,8 +29,7 @@ from autoscaler.model.readings import Reading, ReadingKind
 from autoscaler.store import pruning, statements
 from autoscaler.store.batch import Batch, Change, Decision, Heartbeat
 from autoscaler.store.group_commit import GroupCommit
-from autoscaler.store.rows import InboxRow, delivery_row, job_key, moment, name
-from autoscaler.store.sqlite_bulk import SqliteDialect
+from autoscaler.store.rows import Arrival, arrival, job_key, moment, name
 from autoscaler.store.sqlite_file import SqliteFile
 
 Answer = TypeVar("Answer")
@@ -43,7 +42,6 @@ class SqliteStore:
         """Use `open` instead, which opens the file in the thread."""
         self._file = file
         self._thread = thread
-        self._dialect = SqliteDialect()
         self._commits = GroupCommit(thread, self._write)
         self._closing: asyncio.Task[None] | None = None
 
@@ -66,14 +64,12 @@ class SqliteStore:
 
     async def load(self, horizon: Instant) -> SavedState:
         """See `Store.load`."""
-        return await self._transact(
-            lambda connection: statements.load(connection, self._dialect, horizon)
-        )
+        return await self._transact(lambda connection: statements.load(connection, horizon))
 
     def accept(self, delivery: Delivery) -> "asyncio.Future[bool]":
         """See `Store.accept`."""
         try:
-            return self._submit(delivery_row(delivery))
+            return self._submit(arrival(delivery))
         except StoreError as error:
             refused: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
@@ -168,11 +164,9 @@ class SqliteStore:
     def _write(self, changes: Sequence[Change]) -> list[bool | StoreError]:
         batch = Batch()
         added = [_added(batch, change) for change in changes]
-        fresh = self._file.transaction(
-            lambda connection: statements.write(connection, self._dialect, batch)
-        )
+        fresh = self._file.transaction(lambda connection: statements.write(connection, batch))
         return [
-            answer and change.key in fresh if isinstance(change, InboxRow) else answer
+            answer and change.key in fresh if isinstance(change, Arrival) else answer
             for change, answer in zip(changes, added, strict=True)
         ]
 

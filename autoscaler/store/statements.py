@@ -1,12 +1,12 @@
 """The store's queries, in portable SQL, for use in an open transaction.
 
-Bulk writes differ between databases and go through a `Dialect`.
+Bulk writes, which differ between databases, are in `sqlite_bulk`.
 """
 
 import math
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from sqlalchemy import (
@@ -15,7 +15,6 @@ from sqlalchemy import (
     Connection,
     Table,
     delete,
-    insert,
     not_,
     or_,
     select,
@@ -42,7 +41,8 @@ from autoscaler.model.runners import Runner
 from autoscaler.store.batch import Batch
 from autoscaler.store.bodies import decompress
 from autoscaler.store.codec import CorruptRecordError, R, decode
-from autoscaler.store.rows import InboxRow, Row, moment, name, read_history
+from autoscaler.store.rows import Row, moment, name, read_history
+from autoscaler.store.sqlite_bulk import insert, insert_unknown, mark_applied, upsert
 from autoscaler.store.tables import (
     cooldowns,
     history,
@@ -60,50 +60,32 @@ READ_AT_ONCE = 500
 """Maximum number of keys in one query: SQLite allows 32,766 variables, older versions 999."""
 
 
-class Dialect(Protocol):
-    """The writes that differ between databases, each for many rows at once. No list is empty."""
-
-    def insert_unknown(
-        self, connection: Connection, rows: Sequence[InboxRow]
-    ) -> frozenset[DeliveryKey]:
-        """Insert the deliveries whose bodies are new. Return the keys of the inserted ones."""
-
-    def mark_applied(self, connection: Connection, keys: Sequence[DeliveryKey]) -> None:
-        """Mark the stored ones of these deliveries as applied."""
-
-    def insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-        """Insert rows that all have the same columns."""
-
-    def upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-        """Insert complete rows. Replace existing rows with the same primary key."""
-
-
-def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[DeliveryKey]:
+def write(connection: Connection, batch: Batch) -> frozenset[DeliveryKey]:
     """Write a batch. Return the keys of the new deliveries."""
     if batch.applied:
         # Before the inserts: a delivery that is accepted after it was applied is a new one.
-        dialect.mark_applied(connection, list(batch.applied))
+        mark_applied(connection, list(batch.applied))
     fresh: frozenset[DeliveryKey] = frozenset()
     if batch.inbox:
-        fresh = dialect.insert_unknown(connection, list(batch.inbox.values()))
+        fresh = insert_unknown(connection, list(batch.inbox.values()))
     for table, changed in batch.records.items():
-        dialect.upsert(connection, table, list(changed.values()))
+        upsert(connection, table, list(changed.values()))
     if batch.history:
-        dialect.insert(connection, history, batch.history)
+        insert(connection, history, batch.history)
     if batch.cooldowns:
-        dialect.upsert(connection, cooldowns, list(batch.cooldowns.values()))
+        upsert(connection, cooldowns, list(batch.cooldowns.values()))
     if batch.installations is not None:
         former = msgspec.json.encode(batch.installations.former).decode()
-        _set_meta(connection, dialect, "installation", batch.installations.own)
-        _set_meta(connection, dialect, "former_installations", former)
+        _set_meta(connection, "installation", batch.installations.own)
+        _set_meta(connection, "former_installations", former)
     if batch.heartbeat is not None:
-        _set_meta(connection, dialect, "heartbeat", repr(batch.heartbeat))
+        _set_meta(connection, "heartbeat", repr(batch.heartbeat))
     if batch.arrived_until is not None:
-        _set_meta(connection, dialect, "arrived_until", repr(batch.arrived_until))
+        _set_meta(connection, "arrived_until", repr(batch.arrived_until))
     return fresh
 
 
-def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedState:
+def load(connection: Connection, horizon: Instant) -> SavedState:
     """Return all records that have not ended, or ended after `horizon`.
 
     Launch requests and runners of returned machines are included, and the jobs of these runners: the provider
@@ -116,9 +98,7 @@ def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedSta
     of_kept = or_(_kept(runners, horizon), runners.c.machine.in_(kept))
     found_runners = _read(connection, runners, of_kept, Runner)
     return SavedState(
-        installations=Installations(
-            _installation(connection, dialect), _former_installations(connection)
-        ),
+        installations=Installations(_installation(connection), _former_installations(connection)),
         heartbeat=None if heartbeat is None else float(heartbeat),
         jobs=_jobs(connection, horizon, found_runners),
         launch_requests=_read(
@@ -222,12 +202,12 @@ def _delivery(row: Row) -> Delivery:
         raise StoreError(f"the delivery {row['id']} in inbox is damaged: {error}") from error
 
 
-def _installation(connection: Connection, dialect: Dialect) -> InstallationId:
+def _installation(connection: Connection) -> InstallationId:
     known = _get_meta(connection, "installation")
     if known is not None:
         return InstallationId(known)
     made = InstallationId(secrets.token_hex(4))
-    _set_meta(connection, dialect, "installation", made)
+    _set_meta(connection, "installation", made)
     return made
 
 
@@ -243,8 +223,8 @@ def _get_meta(connection: Connection, key: str) -> str | None:
     return connection.execute(select(meta.c.value).where(meta.c.key == key)).scalar()
 
 
-def _set_meta(connection: Connection, dialect: Dialect, key: str, value: str) -> None:
-    dialect.upsert(connection, meta, [{"key": key, "value": value}])
+def _set_meta(connection: Connection, key: str, value: str) -> None:
+    upsert(connection, meta, [{"key": key, "value": value}])
 
 
 def reading_rows(provider: ProviderName, kind: ReadingKind, kept: Sequence[Reading]) -> list[Row]:
@@ -262,7 +242,7 @@ def replace_readings(
     old = (readings.c.provider == provider) & (readings.c.kind == kind.value)
     connection.execute(delete(readings).where(old))
     if rows:
-        connection.execute(insert(readings), rows)
+        insert(connection, readings, rows)
 
 
 def read_readings(

@@ -23,7 +23,7 @@ from autoscaler.model.jobs import JobState
 from autoscaler.model.readings import Reading, ReadingKind
 from autoscaler.store.batch import Batch, Decision
 from autoscaler.store.bodies import compress, decompress
-from autoscaler.store.rows import cooldown_row, delivery_row, history_row, record_row
+from autoscaler.store.rows import arrival, cooldown_row, history_row, record_row
 from autoscaler.store.sqlite import SqliteStore
 from autoscaler.store.sqlite_file import SqliteFile, _prepare
 from autoscaler.store.statements import _row
@@ -85,10 +85,10 @@ def test_the_largest_numbers_of_jobs_can_be_stored() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: delivery_row(replace(DELIVERY, id="\0")), f"delivery id {CHARACTERS}"),
-        (lambda: delivery_row(replace(DELIVERY, event="\ud800")), f"delivery event {CHARACTERS}"),
+        (lambda: arrival(replace(DELIVERY, id="\0")), f"delivery id {CHARACTERS}"),
+        (lambda: arrival(replace(DELIVERY, event="\ud800")), f"delivery event {CHARACTERS}"),
         (
-            lambda: delivery_row(replace(DELIVERY, received_at=NEVER)),
+            lambda: arrival(replace(DELIVERY, received_at=NEVER)),
             "the time of delivery is not finite: nan",
         ),
         (lambda: history_row(replace(HISTORY, at=NEVER)), "the time of history is not finite: nan"),
