@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from autoscaler.app.process import new_event_loop
+from autoscaler.app.event_loop import new_event_loop
 from autoscaler.controller.reconciler import Pace
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging

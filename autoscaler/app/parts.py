@@ -12,8 +12,8 @@ import structlog
 from autoscaler import config
 from autoscaler.app.agent_file import build_agent
 from autoscaler.app.changes import Change
-from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.app.endpoints import console_endpoint, token_file, webhook_endpoint
+from autoscaler.app.event_loop import keep_out_of_collections, report_lag
 from autoscaler.app.process import (
     Signals,
     file_limit,
@@ -40,7 +40,6 @@ from autoscaler.controller.ports.provider import Provider, ProviderContext, Prov
 from autoscaler.controller.ports.store import SavedState, StoreError
 from autoscaler.controller.ports.traces import TraceTelemetry
 from autoscaler.controller.reconciler import Pace
-from autoscaler.controller.reporting.loop_lag import LoopLag
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
@@ -160,7 +159,7 @@ class Parts:
             pace=Pace(),
             refuse=log_refused_transition,
             process_tasks=(
-                LoopLag(self._telemetry).run,
+                partial(report_lag, self._telemetry),
                 self._clock.stop_if_set_back,
                 *sizes,
                 keep_out_of_collections,

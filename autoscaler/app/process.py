@@ -1,4 +1,4 @@
-"""The process on its host: event loop, open files, signals, the folder of the agents, the size of the store."""
+"""The process on its host: open files, signals, the folder of the agents, the size of the store."""
 
 import asyncio
 import resource
@@ -16,15 +16,6 @@ from autoscaler.server.agents import keep_agent
 SIZES_EVERY: Seconds = 15.0
 
 _log = structlog.get_logger(__name__)
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's event loop if it is installed, else asyncio's."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 def raise_file_limit() -> None:

@@ -11,9 +11,10 @@ import structlog
 
 from autoscaler import config
 from autoscaler.app.changes import Change, log_refusal, log_warnings
+from autoscaler.app.event_loop import new_event_loop
 from autoscaler.app.parts import Parts, UnusableProviderError
 from autoscaler.app.preflight import load_for_service
-from autoscaler.app.process import Signals, new_event_loop, raise_file_limit
+from autoscaler.app.process import Signals, raise_file_limit
 from autoscaler.app.translation import provider_factories
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.reconciler import failure_of

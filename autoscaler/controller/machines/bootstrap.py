@@ -7,6 +7,7 @@ registers runners; this module sends each one's configuration to its machine.
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Container, Mapping
+from typing import Any
 
 import structlog
 
@@ -19,7 +20,6 @@ from autoscaler.controller.machines.attestation import (
     Attestations,
     hash_of,
 )
-from autoscaler.controller.machines.job_parameters import job_parameters
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
     AttestationAnswer,
@@ -34,9 +34,12 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
 )
 from autoscaler.controller.reporting.log_fields import machine_fields
+from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
+from autoscaler.model.demand import DemandClass
 from autoscaler.model.evidence import RESTORED_FROM
 from autoscaler.model.identifiers import (
+    Instant,
     MachineId,
     ProviderName,
     RunnerName,
@@ -260,3 +263,51 @@ class BootstrapService:
             return None
         job = job_parameters(self._journal.ledger.state, machine, runner.demand, self._journal.now)
         return Assigned(runner.name, secret, job)
+
+
+def job_parameters(
+    state: LedgerState, machine: Machine, demand: DemandClass, now: Instant
+) -> dict[str, Any]:
+    """Return the parameters of a machine's job hooks, which it gets with its assignment. O(1).
+
+    They are the access of its SKU, and what the author of the job may want to know (docs/bootstrap.md).
+    GitHub may give the runner another job of this class than the one that waits longest.
+    """
+    sku, placement = state.catalogue.skus.get(machine.sku), machine.placement
+    found: dict[str, Any] = {
+        "machine": machine.id,
+        "sku": machine.sku,
+        "instance": placement.provider_id or "",
+        "offering": " ".join(
+            (machine.provider, placement.instance_type, placement.zone, placement.capacity_type)
+        ).strip(),
+        "image": placement.image,
+        "ready_s": _seconds(machine.created_at, machine.progress.ready_at),
+        "idle_s": _seconds(machine.progress.ready_at, now),
+        **_wait(state, machine, demand, now),
+    }
+    if sku is not None:
+        access = sku.access
+        found["access"] = {
+            "repositories": list(access.repositories),
+            "forks": access.forks,
+            "public_repositories": access.public_repositories,
+            "branches": list(access.branches),
+            "contact": access.contact,
+        }
+    return found
+
+
+def _wait(
+    state: LedgerState, machine: Machine, demand: DemandClass, now: Instant
+) -> dict[str, Any]:
+    """Return how long the first job of the class has waited, and whether the machine was launched since."""
+    queue = state.queues.get(demand)
+    if not queue:
+        return {}
+    (queued_at, _), _ = queue.peekitem(0)
+    return {"waited_s": _seconds(queued_at, now), "launched_for_it": machine.created_at > queued_at}
+
+
+def _seconds(since: Instant | None, until: Instant | None) -> int | None:
+    return None if since is None or until is None else max(0, round(until - since))
