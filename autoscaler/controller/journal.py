@@ -18,8 +18,8 @@ from autoscaler.model.changes import Changes, HistoryRow, copied
 from autoscaler.model.events import Event
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, JobId, MachineId
-from autoscaler.model.jobs import Job
-from autoscaler.model.machines import Machine
+from autoscaler.model.jobs.job import Job
+from autoscaler.model.machines.machine import Machine
 from autoscaler.model.transitions import UnlistedTransitionError
 
 _log = structlog.get_logger(__name__)

@@ -22,8 +22,8 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
 )
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName, Seconds
-from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines.launch_requests import LaunchRequestState
+from autoscaler.model.machines.machine import Machine, MachineState
 
 ANSWERED_WITHIN: Seconds = 3.0
 """How long a provider may take to check a proof or to protect a machine. Kubernetes' provider asks its API

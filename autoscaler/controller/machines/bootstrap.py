@@ -34,10 +34,8 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
 )
 from autoscaler.controller.reporting.log_fields import machine_fields
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model import events as e
-from autoscaler.model.demand import DemandClass
-from autoscaler.model.evidence import RESTORED_FROM
 from autoscaler.model.identifiers import (
     Instant,
     MachineId,
@@ -46,8 +44,10 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
-from autoscaler.model.machines import ExitReason, Machine, MachineState
-from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.evidence import RESTORED_FROM
+from autoscaler.model.machines.machine import ExitReason, Machine, MachineState
 
 PROTOCOLS = frozenset({1})
 """The protocol versions served: the latest two, once there are two."""

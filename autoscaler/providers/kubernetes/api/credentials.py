@@ -17,7 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from autoscaler.config.problems import printable
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api.kubeconfigs import Entry, read_context, usual_files
 from autoscaler.providers.kubernetes.api.library import import_library
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
