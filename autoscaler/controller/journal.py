@@ -66,19 +66,25 @@ class Journal:
         """Call `listener` with the rows of history that are about to be stored."""
         self._listeners.append(listener)
 
+    def record_of(self, row: HistoryRow) -> Job | Machine | None:
+        """Return the job or machine that a row is about, or None if it is in memory no more."""
+        if row.kind == "job":
+            return self.ledger.state.jobs.get(JobId(int(row.record)))
+        if row.kind == "machine":
+            return self.ledger.state.machines.get(MachineId(row.record))
+        return None
+
     def jobs_in(self, rows: Iterable[HistoryRow]) -> Iterator[tuple[HistoryRow, Job]]:
         """Yield the rows of jobs that are in memory, with these jobs."""
-        jobs = self.ledger.state.jobs
         for row in rows:
-            if row.kind == "job" and (job := jobs.get(JobId(int(row.record)))) is not None:
+            if isinstance(job := self.record_of(row), Job):
                 yield row, job
 
     def machines_in(self, rows: Iterable[HistoryRow]) -> Iterator[tuple[HistoryRow, Machine]]:
         """Yield the rows of machines that are in memory, with these machines."""
-        machines = self.ledger.state.machines
         for row in rows:
-            if row.kind == "machine" and (found := machines.get(MachineId(row.record))) is not None:
-                yield row, found
+            if isinstance(machine := self.record_of(row), Machine):
+                yield row, machine
 
     def on_event(self, listener: Callable[[Event], None]) -> None:
         """Call `listener` with each event after the ledger applied it."""

@@ -171,7 +171,7 @@ class Attestations:
 def launch_times_fit(machine: Machine, identity: ProvenIdentity) -> bool:
     """Return True if the provider's list and the proof show the same launch time, within five minutes.
 
-    Logs any difference.     Values that are not ISO 8601 times must be equal.
+    Logs any difference. Values that are not ISO 8601 times must be equal.
     """
     if machine.placement.launch_time == identity.launch_time:
         return True

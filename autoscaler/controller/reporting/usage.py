@@ -73,13 +73,13 @@ class UsageMeter:
 
     def _on_history(self, rows: Sequence[HistoryRow]) -> None:
         for row in rows:
-            for _, job in self._journal.jobs_in((row,)):
-                if row.event == JobState.IN_PROGRESS:
+            match self._journal.record_of(row):
+                case Job() as job if row.event == JobState.IN_PROGRESS:
                     self._starts(job, job.started_at or row.at)
-                elif row.event == JobState.COMPLETED:
+                case Job() as job if row.event == JobState.COMPLETED:
                     self._completes(job, job.completed_at or row.at)
-            for _, machine in self._journal.machines_in((row,)):
-                self._on_machine(row, machine)
+                case Machine() as machine:
+                    self._on_machine(row, machine)
 
     def _starts(self, job: Job, at: Instant) -> None:
         found = machine_of(self._state, job)
