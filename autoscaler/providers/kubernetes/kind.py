@@ -51,9 +51,12 @@ class KubernetesKind(ProviderKind):
 
     def preflight(self, document: Document, folder: Path, *, files: bool) -> Iterator[Problem]:
         """Return overlays that break a rule, unknown contexts, and files that cannot be used."""
-        from autoscaler.providers.kubernetes.checks.preflight import preflight
+        from autoscaler.providers.kubernetes.checks.kubeconfigs import file_problems
+        from autoscaler.providers.kubernetes.checks.overlays import overlay_problems
 
-        yield from preflight(document, folder, files=files)
+        yield from overlay_problems(document)
+        if files:
+            yield from file_problems(document, folder)
 
     async def check_online(
         self, document: Document, settings: Settings, folder: Path

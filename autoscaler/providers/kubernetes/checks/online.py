@@ -29,7 +29,7 @@ from autoscaler.providers.kubernetes.api.errors import (
 from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.capacity.accelerators import fitting_nodes, read_capacity
 from autoscaler.providers.kubernetes.checks.contradictions import KEY
-from autoscaler.providers.kubernetes.checks.preflight import sample_order
+from autoscaler.providers.kubernetes.checks.overlays import sample_order
 from autoscaler.providers.kubernetes.launching import dry_run, launch_text
 from autoscaler.providers.kubernetes.manifest.avoided_nodes import LEAST_KARPENTER
 from autoscaler.providers.kubernetes.manifest.pod import named_pod
