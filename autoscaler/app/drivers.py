@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from autoscaler import config
-from autoscaler.config import shapes
-from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import ConfigurationError, show
-from autoscaler.config.sku_settings import AcceleratorVendor, Driver, SkuSettings
-from autoscaler.config.values import valid
+from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.reading.values import valid
+from autoscaler.config.settings import shapes
+from autoscaler.config.settings.sku import AcceleratorVendor, Driver, SkuSettings
 from autoscaler.images.driver import NotBuiltError, driver_plan
 from autoscaler.images.load import VersionsFile, load_versions
 from autoscaler.model.catalogue import Architecture, OperatingSystem

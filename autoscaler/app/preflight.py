@@ -10,14 +10,14 @@ from pathlib import Path
 
 from autoscaler import config
 from autoscaler.app.drivers import driver_problems
-from autoscaler.config import shapes
 from autoscaler.config.certificate_warnings import certificate_warnings
-from autoscaler.config.certificates import tls_problems
-from autoscaler.config.credentials import secret_problems, short_webhook_secrets
-from autoscaler.config.document import Document
-from autoscaler.config.files import SQLITE
+from autoscaler.config.checks.certificates import tls_problems
+from autoscaler.config.checks.named_files import SQLITE
+from autoscaler.config.files.credentials import secret_problems, short_webhook_secrets
 from autoscaler.config.provider_kind import ProviderKind
-from autoscaler.config.values import valid
+from autoscaler.config.reading.document import Document
+from autoscaler.config.reading.values import valid
+from autoscaler.config.settings import shapes
 from autoscaler.providers.registry import PROVIDERS, provider_kinds
 
 

@@ -12,13 +12,13 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.x509 import verification
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document
-from autoscaler.config.files import named_file
-from autoscaler.config.pem import PemError, certificates, private_key, read_pem
+from autoscaler.config.checks.contradictions import text
+from autoscaler.config.checks.named_files import named_file
+from autoscaler.config.files.pem import PemError, certificates, private_key, read_pem
 from autoscaler.config.problems import Problem, printable, show
-from autoscaler.config.shapes import PublicUrl
-from autoscaler.config.values import valid
+from autoscaler.config.reading.document import Document
+from autoscaler.config.reading.values import valid
+from autoscaler.config.settings.shapes import PublicUrl
 
 SOON = timedelta(days=14)
 """Let's Encrypt's clients renew 30 days before the end: a renewal that has not come by then failed."""

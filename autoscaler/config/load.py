@@ -12,21 +12,21 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from autoscaler.config.checks import check
-from autoscaler.config.document import MAX_BYTES, Document, parse
-from autoscaler.config.explain import explain
-from autoscaler.config.files import SQLITE, check_files, empty_store, exposed_secrets
-from autoscaler.config.launch_options import check_skus
-from autoscaler.config.overlaps import find_warnings
-from autoscaler.config.placeholders import check_placeholders
+from autoscaler.config.checks.contradictions import check
+from autoscaler.config.checks.named_files import SQLITE, check_files, empty_store, exposed_secrets
+from autoscaler.config.checks.shadowed import check_shadowed
+from autoscaler.config.checks.sizes import check_sizes
+from autoscaler.config.checks.skus import check_skus
+from autoscaler.config.checks.stock_images import stock_images
+from autoscaler.config.checks.unusual_values import find_warnings
+from autoscaler.config.files.regular_files import open_regular
 from autoscaler.config.problems import ConfigurationError, Problem, listed, unreadable_fix
 from autoscaler.config.provider_kind import ProviderKind
-from autoscaler.config.regular_files import open_regular
-from autoscaler.config.scalars import write_duration
-from autoscaler.config.settings import Settings
-from autoscaler.config.shadowed import check_shadowed
-from autoscaler.config.sizes import check_sizes
-from autoscaler.config.stock_images import stock_images
+from autoscaler.config.reading.document import MAX_BYTES, Document, parse
+from autoscaler.config.reading.placeholders import check_placeholders
+from autoscaler.config.reading.wording import explain
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.scalars import write_duration
 from autoscaler.config.structure import settings_type
 
 

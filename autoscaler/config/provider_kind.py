@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document, Node
+from autoscaler.config.checks.contradictions import text
 from autoscaler.config.problems import KeyPath, Problem
-from autoscaler.config.settings import ProviderSection, Settings
-from autoscaler.config.sku_settings import Accelerator, LaunchOptionSettings, SkuSettings
+from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.settings.fleet import ProviderSection, Settings
+from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, SkuSettings
 from autoscaler.controller.ports.provider import ProviderFactory
 from autoscaler.model.identifiers import ProviderName
 

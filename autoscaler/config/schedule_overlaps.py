@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
-from autoscaler.config.sku_settings import Idle, Schedule
+from autoscaler.config.settings.sku import Idle, Schedule
 
 _BEGIN = datetime(2028, 1, 1, tzinfo=UTC)
 _END = datetime(2029, 1, 1, tzinfo=UTC)

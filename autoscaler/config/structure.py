@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
-from autoscaler.config import shapes
 from autoscaler.config.provider_kind import ProviderKind
-from autoscaler.config.settings import ProviderSettings, Settings
-from autoscaler.config.sku_settings import LaunchOptionSettings, SkuSettings
+from autoscaler.config.settings import shapes
+from autoscaler.config.settings.fleet import ProviderSettings, Settings
+from autoscaler.config.settings.sku import LaunchOptionSettings, SkuSettings
 
 
 @cache

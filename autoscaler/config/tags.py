@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from autoscaler.config.problems import show
-from autoscaler.config.scalars import Matching, wrong
+from autoscaler.config.settings.scalars import Matching, wrong
 
 MAX_TAGS = 45
 """EC2's limit of 50 tags for a resource, less the controller's five."""

@@ -7,8 +7,8 @@ implemented. The change that implements a key removes it from this list.
 from collections.abc import Iterator
 
 from autoscaler.config.problems import dotted
-from autoscaler.config.settings import Settings
-from autoscaler.config.sku_settings import AcceleratorVendor, Driver, SkuSettings
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.sku import AcceleratorVendor, Driver, SkuSettings
 from autoscaler.model.catalogue import Architecture
 
 

@@ -10,10 +10,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from autoscaler.config import scalars
 from autoscaler.config.problems import show
-from autoscaler.config.scalars import Matching, wrong
-from autoscaler.config.shapes import ImageOwner, Section, Text
+from autoscaler.config.settings import scalars
+from autoscaler.config.settings.scalars import Matching, wrong
+from autoscaler.config.settings.shapes import ImageOwner, Section, Text
 from autoscaler.model.catalogue import Architecture
 
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from autoscaler.config.document import Document, parse
-from autoscaler.config.explain import explain
 from autoscaler.config.load import read_bounded
 from autoscaler.config.problems import ConfigurationError
+from autoscaler.config.reading.document import Document, parse
+from autoscaler.config.reading.wording import explain
 from autoscaler.images.entries import Versions
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoscaler.config.job_container import JobContainer
-from autoscaler.config.settings import Settings
-from autoscaler.config.sku_settings import AcceleratorVendor, SkuSettings
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.sku import AcceleratorVendor, SkuSettings
 from autoscaler.images.recipes import ShellEngine
 from autoscaler.model.catalogue import Architecture
 

@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.app.preflight import load_for_service, preflight
 from autoscaler.config import Configuration, ConfigurationError, Problem, load
-from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.config.settings.sku import SkuSettings
 from autoscaler.providers.ec2.configuration import Ec2OptionKeys
 from autoscaler.providers.kubernetes.configuration import KubernetesOptionKeys
 from autoscaler.providers.registry import provider_kinds

@@ -3,7 +3,7 @@
 import pytest
 
 from autoscaler.agent.limits import POLL_WAIT
-from autoscaler.config.overlaps import SHORTEST_SILENCE
+from autoscaler.config.checks.unusual_values import SHORTEST_SILENCE
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from autoscaler.config import ConfigurationError, load
-from autoscaler.config.document import MAX_BYTES, MAX_DEPTH, parse
+from autoscaler.config.reading.document import MAX_BYTES, MAX_DEPTH, parse
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import MINIMAL, Folder
 

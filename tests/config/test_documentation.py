@@ -9,10 +9,10 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from autoscaler.config import json_schema, settings_type
-from autoscaler.config.document import parse
-from autoscaler.config.explain import container_in, keys, section_in
-from autoscaler.config.scalars import write_duration
-from autoscaler.config.shapes import Section
+from autoscaler.config.reading.document import parse
+from autoscaler.config.reading.wording import container_in, keys, section_in
+from autoscaler.config.settings.scalars import write_duration
+from autoscaler.config.settings.shapes import Section
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import EXAMPLE
 

@@ -11,7 +11,7 @@ import pytest
 
 from autoscaler.config import ConfigurationError
 from autoscaler.config.load import load
-from autoscaler.config.time_zones import EXAMPLES, suggestion
+from autoscaler.config.settings.time_zones import EXAMPLES, suggestion
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
 from tests.config.keys import certificate, pem, rsa_key
 

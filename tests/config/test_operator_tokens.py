@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from autoscaler.config.operator_tokens import (
+from autoscaler.config.files.operator_tokens import (
     LONGEST_NAME,
     UnusableTokenFileError,
     parse_operator_tokens,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.config.document import parse
-from autoscaler.config.shadowed import check_shadowed
+from autoscaler.config.checks.shadowed import check_shadowed
+from autoscaler.config.reading.document import parse
 from autoscaler.model.access_rules import rule_against
 from autoscaler.model.catalogue import Access, Architecture, OperatingSystem, Sku
 from autoscaler.model.demand import serves

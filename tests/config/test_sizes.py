@@ -4,11 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.config.document import parse
+from autoscaler.config.checks.sizes import (
+    BOUNDS,
+    MAX_SCHEDULES,
+    MAX_SCOPES,
+    MAX_SKUS,
+    Bound,
+    check_sizes,
+)
 from autoscaler.config.problems import ConfigurationError
+from autoscaler.config.reading.document import parse
 from autoscaler.config.schedule_overlaps import MAX_STARTS_TOGETHER, changes, largest_minimum
-from autoscaler.config.sizes import BOUNDS, MAX_SCHEDULES, MAX_SCOPES, MAX_SKUS, Bound, check_sizes
-from autoscaler.config.sku_settings import Idle
+from autoscaler.config.settings.sku import Idle
 from tests.config.fleet_file import MINIMAL, Folder
 
 SKU = (

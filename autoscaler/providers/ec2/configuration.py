@@ -5,10 +5,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autoscaler.config import shapes
-from autoscaler.config.settings import ProviderSection
-from autoscaler.config.shapes import Count, Dollars, FilePath, Name, Positive, Section
-from autoscaler.config.sku_settings import LaunchOptionSettings
+from autoscaler.config.settings import shapes
+from autoscaler.config.settings.fleet import ProviderSection
+from autoscaler.config.settings.shapes import Count, Dollars, FilePath, Name, Positive, Section
+from autoscaler.config.settings.sku import LaunchOptionSettings
 from autoscaler.config.tags import Tags
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.prices import READ_AS

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document
+from autoscaler.config.checks.contradictions import text
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.provider_kind import options_of, sections_of
-from autoscaler.config.settings import Settings
+from autoscaler.config.reading.document import Document
+from autoscaler.config.settings.fleet import Settings
 from autoscaler.providers.ec2.configuration import Ec2Section
 from autoscaler.providers.ec2.sku_checks import sku_problems
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import ProviderKind
-from autoscaler.config.settings import Settings
-from autoscaler.config.sku_settings import Accelerator, LaunchOptionSettings, SkuSettings
+from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, SkuSettings
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2 import file_checks
 from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from autoscaler.config import shapes
-from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
 from autoscaler.config.provider_kind import options_of, sections_of
-from autoscaler.config.sku_settings import AcceleratorVendor
-from autoscaler.config.values import valid
+from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.reading.values import valid
+from autoscaler.config.settings import shapes
+from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.model.wording import counted
 from autoscaler.providers.ec2 import instance_types

@@ -6,15 +6,15 @@ Reads the file as written, so that one error hides no other, and makes no networ
 from collections.abc import Iterator
 from pathlib import Path
 
-from autoscaler.config import shapes
-from autoscaler.config.certificates import authority
-from autoscaler.config.document import Document, Node
-from autoscaler.config.files import named_file
-from autoscaler.config.pem import PemError, read_pem
+from autoscaler.config.checks.certificates import authority
+from autoscaler.config.checks.named_files import named_file
+from autoscaler.config.files.pem import PemError, read_pem
+from autoscaler.config.files.regular_files import open_regular
 from autoscaler.config.problems import KeyPath, Problem, nearest, show
 from autoscaler.config.provider_kind import options_of, sections_of
-from autoscaler.config.regular_files import open_regular
-from autoscaler.config.values import valid
+from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.reading.values import valid
+from autoscaler.config.settings import shapes
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.boot_script import boot_script_problem, boot_script_room
 from autoscaler.providers.ec2.file_checks import KEY

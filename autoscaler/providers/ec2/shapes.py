@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from autoscaler.config.scalars import Matching
+from autoscaler.config.settings.scalars import Matching
 
 Region = Annotated[
     str, Matching("[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}", "an AWS region", "write one such as us-east-1")

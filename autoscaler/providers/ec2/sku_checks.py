@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document, Node
+from autoscaler.config.checks.contradictions import text
 from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import options_of
-from autoscaler.config.shapes import Gibibytes, KmsKey
-from autoscaler.config.sku_settings import Volume
+from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.reading.values import valid
+from autoscaler.config.settings.shapes import Gibibytes, KmsKey
+from autoscaler.config.settings.sku import Volume
 from autoscaler.config.tags import MAX_TAGS, Tags
-from autoscaler.config.values import valid
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.providers.ec2.efa import ORDINARY_FIRST_CARD, efa_problem
 from autoscaler.providers.ec2.settings import VolumeOptions

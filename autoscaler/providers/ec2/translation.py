@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from autoscaler.config.regular_files import read_regular
-from autoscaler.config.settings import Settings
-from autoscaler.config.sku_settings import Image, SkuSettings, Volume
+from autoscaler.config.files.regular_files import read_regular
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.sku import Image, SkuSettings, Volume
 from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.installations import Installations

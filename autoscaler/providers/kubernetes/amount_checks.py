@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import options_of
+from autoscaler.config.reading.document import Document, Node
 from autoscaler.providers.kubernetes.amounts import STORAGE, Wrong, wrong_amount, wrong_resource
 from autoscaler.providers.kubernetes.file_checks import KEY, RESOURCES
 from autoscaler.providers.kubernetes.quantities import quantity

@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import Field
 
 from autoscaler.config.job_container import JobContainer
-from autoscaler.config.settings import ProviderSection
-from autoscaler.config.shapes import Dollars, Duration, FilePath, Section, Text
-from autoscaler.config.sku_settings import LaunchOptionSettings
+from autoscaler.config.settings.fleet import ProviderSection
+from autoscaler.config.settings.shapes import Dollars, Duration, FilePath, Section, Text
+from autoscaler.config.settings.sku import LaunchOptionSettings
 from autoscaler.model.identifiers import Seconds
 from autoscaler.providers.kubernetes.job_containers import job_container
 from autoscaler.providers.kubernetes.shapes import (

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document, Node
+from autoscaler.config.checks.contradictions import text
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import options_of, sections_of
+from autoscaler.config.reading.document import Document, Node
 from autoscaler.model.wording import counted
 from autoscaler.providers.kubernetes.file_checks import KEY
 

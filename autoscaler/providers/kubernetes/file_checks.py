@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document
+from autoscaler.config.checks.contradictions import text
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.provider_kind import options_of, sections_of
-from autoscaler.config.settings import Settings
+from autoscaler.config.reading.document import Document
+from autoscaler.config.settings.fleet import Settings
 from autoscaler.model.catalogue import Architecture
 from autoscaler.providers.kubernetes.manifests import ARCHITECTURES
 

@@ -8,11 +8,11 @@ and tags: `nvidia/cuda`, `pytorch/pytorch:2.9.0-cuda12.8`, `vllm/vllm-openai:cu1
 import re
 from collections.abc import Iterator
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document, Node
+from autoscaler.config.checks.contradictions import text
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import options_of
-from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.providers.kubernetes.file_checks import KEY
 from autoscaler.providers.kubernetes.image_references import (
     is_image_reference,

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
-from autoscaler.config.settings import Settings
+from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.settings.fleet import Settings
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.kubernetes import (
     amount_checks,

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autoscaler.config.document import Document
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import OnlineCheck
-from autoscaler.config.settings import Settings
+from autoscaler.config.reading.document import Document
+from autoscaler.config.settings.fleet import Settings
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.system import SystemClock
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName

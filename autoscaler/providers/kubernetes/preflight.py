@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from autoscaler.config import shapes
-from autoscaler.config.certificates import authority
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document, Node
-from autoscaler.config.files import named_file
+from autoscaler.config.checks.certificates import authority
+from autoscaler.config.checks.contradictions import text
+from autoscaler.config.checks.named_files import named_file
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import options_of, sections_of
-from autoscaler.config.sku_settings import Accelerator
-from autoscaler.config.values import read, valid
+from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.reading.values import read, valid
+from autoscaler.config.settings import shapes
+from autoscaler.config.settings.sku import Accelerator
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from pydantic import Field
 
-from autoscaler.config.document import Document
 from autoscaler.config.problems import Problem
 from autoscaler.config.provider_kind import ProviderKind, options_of
-from autoscaler.config.settings import ProviderSection, Settings
-from autoscaler.config.shapes import Count, Dollars, Name, Positive
-from autoscaler.config.sku_settings import LaunchOptionSettings
+from autoscaler.config.reading.document import Document
+from autoscaler.config.settings.fleet import ProviderSection, Settings
+from autoscaler.config.settings.shapes import Count, Dollars, Name, Positive
+from autoscaler.config.settings.sku import LaunchOptionSettings
 from autoscaler.controller.ports.provider import Provider, ProviderContext
 from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.identifiers import ProviderName, SkuName

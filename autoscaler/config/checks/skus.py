@@ -6,10 +6,10 @@ Reads the file as written, like `checks`. Each kind of provider checks its own k
 import re
 from collections.abc import Iterator, Sequence
 
-from autoscaler.config.checks import kind_of, text
-from autoscaler.config.document import Document, Node
+from autoscaler.config.checks.contradictions import kind_of, text
 from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
 from autoscaler.config.provider_kind import ProviderKind
+from autoscaler.config.reading.document import Document, Node
 
 _ARCHITECTURE = re.compile("gfx[0-9a-f]{3,5}")
 """The name of an architecture of AMD, as rocminfo prints it."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem
+from autoscaler.config.reading.document import Document, Node
 
 MAX_SKUS = 500
 """Maximum number of SKUs. All checks together then take about half a second."""

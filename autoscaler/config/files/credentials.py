@@ -11,11 +11,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretBytes
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document
-from autoscaler.config.files import named_file
-from autoscaler.config.load import Configuration, read_bounded
-from autoscaler.config.operator_tokens import (
+from autoscaler.config.checks.contradictions import text
+from autoscaler.config.checks.named_files import named_file
+from autoscaler.config.files.operator_tokens import (
     SHORTEST_TOKEN,
     TOKENS_FIX,
     OperatorToken,
@@ -23,8 +21,10 @@ from autoscaler.config.operator_tokens import (
     is_token,
     parse_operator_tokens,
 )
-from autoscaler.config.pem import PemError, private_key
+from autoscaler.config.files.pem import PemError, private_key
+from autoscaler.config.load import Configuration, read_bounded
 from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, show
+from autoscaler.config.reading.document import Document
 
 MAX_SECRET_BYTES = 64 * 1024
 MAX_WEBHOOK_SECRETS = 16

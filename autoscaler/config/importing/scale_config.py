@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autoscaler.config import shapes
-from autoscaler.config.document import Document
-from autoscaler.config.problems import KeyPath, dotted
-from autoscaler.config.runner_keys import (
+from autoscaler.config.importing.runner_keys import (
     HardwareOf,
     ImportOptions,
     Translation,
     UnconvertibleError,
     translate,
 )
-from autoscaler.config.runner_types import VARIANTS, RunnerType, keys_of, runner_types
-from autoscaler.config.values import read
+from autoscaler.config.importing.runner_types import VARIANTS, RunnerType, keys_of, runner_types
+from autoscaler.config.problems import KeyPath, dotted
+from autoscaler.config.reading.document import Document
+from autoscaler.config.reading.values import read
+from autoscaler.config.settings import shapes
 
 
 @dataclass(frozen=True, slots=True, order=True)

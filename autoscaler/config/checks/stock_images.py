@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from autoscaler.config.document import Document
 from autoscaler.config.problems import Problem, show
-from autoscaler.config.settings import Settings
-from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.config.reading.document import Document
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.sku import SkuSettings
 from autoscaler.model.wording import counted
 
 STOCK_OWNERS = frozenset({"amazon", "aws-marketplace"})

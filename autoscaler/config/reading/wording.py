@@ -6,10 +6,10 @@ from typing import Any, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from autoscaler.config.document import Document
+from autoscaler.config.importing.runner_types import RUNNER_TYPES
 from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
-from autoscaler.config.runner_types import RUNNER_TYPES
-from autoscaler.config.shapes import Section
+from autoscaler.config.reading.document import Document
+from autoscaler.config.settings.shapes import Section
 
 _CONTAINERS = (tuple, Mapping)
 _KEY = "[key]"

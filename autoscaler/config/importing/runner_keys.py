@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from autoscaler.config import shapes
+from autoscaler.config.importing.runner_types import EXPERIMENT, LABELS, Given, RunnerType
 from autoscaler.config.problems import KeyPath, show
-from autoscaler.config.runner_types import EXPERIMENT, LABELS, Given, RunnerType
-from autoscaler.config.values import read
+from autoscaler.config.reading.values import read
+from autoscaler.config.settings import shapes
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 

@@ -8,8 +8,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from autoscaler.config.placeholders import APP_ID, HOST, ORGANIZATION, SECURITY_GROUP, SUBNET
 from autoscaler.config.problems import show
+from autoscaler.config.reading.placeholders import (
+    APP_ID,
+    HOST,
+    ORGANIZATION,
+    SECURITY_GROUP,
+    SUBNET,
+)
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _WORDS = {"null", "true", "false"}

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 
-from autoscaler.config import scalars
-from autoscaler.config.scalars import Address, Matching
+from autoscaler.config.settings import scalars
+from autoscaler.config.settings.scalars import Address, Matching
 
 FleetName = Annotated[
     str,

@@ -6,9 +6,9 @@ Reads the file as written, like `checks`. Ignores SKUs with errors of their own.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document, Node
+from autoscaler.config.checks.contradictions import text
 from autoscaler.config.problems import Problem, show
+from autoscaler.config.reading.document import Document, Node
 from autoscaler.model.labels import covers, label_set
 
 _WILDCARDS = frozenset("*?[]")

@@ -10,8 +10,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from autoscaler.config.files.regular_files import open_regular
 from autoscaler.config.problems import unreadable_fix
-from autoscaler.config.regular_files import open_regular
 
 MAX_PEM_BYTES = 1024 * 1024
 

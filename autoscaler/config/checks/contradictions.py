@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic_core import PydanticCustomError
 
-from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import Problem
-from autoscaler.config.scalars import Address, is_loopback, parse_address, parse_url
+from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.settings.scalars import Address, is_loopback, parse_address, parse_url
 
 
 def check(document: Document, kinds: Sequence[str]) -> Iterator[Problem]:

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document
+from autoscaler.config.checks.contradictions import text
+from autoscaler.config.files.regular_files import open_regular
 from autoscaler.config.problems import KeyPath, Problem, show, unreadable_fix
 from autoscaler.config.provider_kind import ProviderKind
-from autoscaler.config.regular_files import open_regular
-from autoscaler.config.shapes import FilePath
-from autoscaler.config.values import valid
+from autoscaler.config.reading.document import Document
+from autoscaler.config.reading.values import valid
+from autoscaler.config.settings.shapes import FilePath
 
 SQLITE = "sqlite:///"
 _PAGE = 4096

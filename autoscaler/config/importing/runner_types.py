@@ -7,8 +7,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import ConfigurationError, KeyPath, Problem
+from autoscaler.config.reading.document import Document, Node
 
 RUNNER_TYPES = "runner_types"
 VARIANTS = "variants"

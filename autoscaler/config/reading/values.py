@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from autoscaler.config.document import Node
-from autoscaler.config.explain import sentence
-from autoscaler.config.shapes import Section
+from autoscaler.config.reading.document import Node
+from autoscaler.config.reading.wording import sentence
+from autoscaler.config.settings.shapes import Section
 
 
 def read(shape: Any, value: object) -> Any:

@@ -19,7 +19,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from autoscaler.config.problems import show
-from autoscaler.config.time_zones import suggestion
+from autoscaler.config.settings.time_zones import suggestion
 from autoscaler.model.interruptions import NO_RERUN
 
 MAX_TEXT = 1024

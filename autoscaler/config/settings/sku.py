@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autoscaler.config import shapes
-from autoscaler.config.shapes import (
+from autoscaler.config.settings import shapes
+from autoscaler.config.settings.shapes import (
     Count,
     Duration,
     Glob,

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem, show
+from autoscaler.config.reading.document import Document, Node
 
 APP_ID = "YOUR-APP-ID"
 ORGANIZATION = "YOUR-ORGANIZATION"

@@ -10,10 +10,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from autoscaler.config import scalars, shapes
 from autoscaler.config.job_container import JobContainer
-from autoscaler.config.scalars import wrong
-from autoscaler.config.shapes import (
+from autoscaler.config.settings import scalars, shapes
+from autoscaler.config.settings.scalars import wrong
+from autoscaler.config.settings.shapes import (
     Count,
     Dollars,
     FilePath,
@@ -22,7 +22,7 @@ from autoscaler.config.shapes import (
     Section,
     Text,
 )
-from autoscaler.config.sku_settings import LaunchOptionSettings, SkuSettings
+from autoscaler.config.settings.sku import LaunchOptionSettings, SkuSettings
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.wait_objectives import (
     OBJECTIVE_FORM,

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from autoscaler.config.document import Document
 from autoscaler.config.problems import Problem, show
+from autoscaler.config.reading.document import Document
 from autoscaler.config.schedule_overlaps import largest_minimum
-from autoscaler.config.settings import Settings
-from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.sku import SkuSettings
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.labels import label_set
 from autoscaler.model.wait_objectives import objective_of

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import wrap
 
-from autoscaler.config import shapes
-from autoscaler.config.document import MAX_BYTES, parse
-from autoscaler.config.fleet_text import skus_text, whole_text
+from autoscaler.config.checks.stock_images import FIX, STOCK_OWNERS, WHAT
+from autoscaler.config.importing.fleet_text import skus_text, whole_text
+from autoscaler.config.importing.runner_keys import HardwareOf, ImportOptions, parse_ami
+from autoscaler.config.importing.runner_types import NAME_SCALE_CONFIG
+from autoscaler.config.importing.scale_config import Imported, import_types
 from autoscaler.config.load import read_bounded
 from autoscaler.config.problems import ConfigurationError, Problem, printable, show
-from autoscaler.config.runner_keys import HardwareOf, ImportOptions, parse_ami
-from autoscaler.config.runner_types import NAME_SCALE_CONFIG
-from autoscaler.config.scale_config import Imported, import_types
-from autoscaler.config.stock_images import FIX, STOCK_OWNERS, WHAT
-from autoscaler.config.values import read
+from autoscaler.config.reading.document import MAX_BYTES, parse
+from autoscaler.config.reading.values import read
+from autoscaler.config.settings import shapes
 
 HOLDS_RUNNER = "must contain GitHub's runner, which PyTorch's fleet downloads at boot"
 

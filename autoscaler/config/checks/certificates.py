@@ -8,11 +8,11 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document
-from autoscaler.config.files import named_file
-from autoscaler.config.pem import PemError, certificates, private_key, read_pem
+from autoscaler.config.checks.contradictions import text
+from autoscaler.config.checks.named_files import named_file
+from autoscaler.config.files.pem import PemError, certificates, private_key, read_pem
 from autoscaler.config.problems import Problem, show
+from autoscaler.config.reading.document import Document
 
 # OpenSSL's errors for a key that belongs to another certificate.
 _MISMATCH = {"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"}
