@@ -19,11 +19,7 @@ def check_online(
 
 
 async def _check(configuration: config.Configuration, kinds: Sequence[ProviderKind]) -> OnlineCheck:
-    folder = configuration.path.parent
-    found = [
-        await kind.check_online(configuration.document, configuration.settings, folder)
-        for kind in kinds
-    ]
+    found = [await kind.check_online(configuration) for kind in kinds]
     return OnlineCheck(
         tuple(problem for one in found for problem in one.problems),
         tuple(line for one in found for line in one.lines),

@@ -1,7 +1,9 @@
 """Reads fleet.yaml into frozen Settings, or reports errors with file, line, key and fix."""
 
 from autoscaler.config.catalogue import limits, registration_rate, scopes, sku
-from autoscaler.config.files.credentials import (
+from autoscaler.config.checks.skus import not_in_force
+from autoscaler.config.configuration import Configuration
+from autoscaler.config.credentials import (
     AppCredentials,
     exposed_token_file,
     read_admin_tokens,
@@ -11,11 +13,10 @@ from autoscaler.config.files.credentials import (
     read_webhook_secrets,
 )
 from autoscaler.config.files.operator_tokens import OperatorToken
-from autoscaler.config.load import Configuration, json_schema, load
+from autoscaler.config.load import load
 from autoscaler.config.problems import ConfigurationError, Problem
 from autoscaler.config.settings.fleet import Settings
-from autoscaler.config.structure import settings_type
-from autoscaler.config.unbuilt import not_in_force
+from autoscaler.config.structure import json_schema, settings_type
 
 __all__ = [
     "AppCredentials",

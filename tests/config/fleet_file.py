@@ -137,8 +137,7 @@ def changed(*pairs: tuple[str, str]) -> str:
 
 def unserved(configuration: Configuration, *, files: bool = True) -> tuple[Problem, ...]:
     """Return the problems of a valid configuration that cannot be served."""
-    folder = configuration.path.parent
-    return preflight(configuration.document, folder, provider_kinds(), files=files)
+    return preflight(configuration, provider_kinds(), files=files)
 
 
 def pods(*pairs: tuple[str, str]) -> str:

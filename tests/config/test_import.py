@@ -74,7 +74,7 @@ def test_every_type_and_variant_becomes_a_sku_that_check_accepts(
 ) -> None:
     text, account = imported(file, prefix)
     found = settings_of(text, tmp_path).skus
-    types = parse(file.read_bytes(), file.name).root.plain()["runner_types"]
+    types = parse(file.read_bytes(), file.name).content["runner_types"]
     wanted = [
         prefixed(label, prefix, variant)
         for label, keys in types.items()

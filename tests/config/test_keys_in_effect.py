@@ -13,7 +13,7 @@ from pathlib import Path
 
 import autoscaler
 from autoscaler.config import settings_type
-from autoscaler.config.reading.wording import section_in
+from autoscaler.config.settings.sections import section_in
 from autoscaler.config.settings.shapes import Section
 from autoscaler.config.settings.sku import AccessSettings, SkuSettings
 from autoscaler.providers.registry import provider_kinds
@@ -25,7 +25,7 @@ CONVERTERS = (
     "app/running.py",
     "app/translation.py",
     "config/catalogue.py",
-    "config/files/credentials.py",
+    "config/credentials.py",
     "config/load.py",
     "operator_commands/client.py",
     "providers/*/configuration.py",

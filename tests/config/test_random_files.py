@@ -42,7 +42,7 @@ VALUES = st.recursive(
     ),
     max_leaves=8,
 )
-EXAMPLE_DATA = parse(EXAMPLE.read_bytes(), "fleet.yaml").root.plain()
+EXAMPLE_DATA = parse(EXAMPLE.read_bytes(), "fleet.yaml").content
 
 
 def problems_of(folder: Path, content: bytes) -> tuple[Problem, ...]:

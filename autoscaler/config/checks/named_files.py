@@ -1,123 +1,56 @@
 """Checks that the files in fleet.yaml can be read, and that its store can be written.
 
 Reads only the first bytes of the store, and leaves no file behind when it tests writing.
-
-An error does not repeat the name of a missing secret file, because an operator may have written the
-secret itself instead of the file name.
 """
 
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from autoscaler.config.checks.contradictions import text
+from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.files.regular_files import open_regular
-from autoscaler.config.problems import KeyPath, Problem, show, unreadable_fix
-from autoscaler.config.provider_kind import ProviderKind
-from autoscaler.config.reading.document import Document
-from autoscaler.config.reading.values import valid
-from autoscaler.config.settings.shapes import FilePath
+from autoscaler.config.problems import Problem, show, unreadable_fix
+from autoscaler.config.settings.shapes import SecretFileName
 
-SQLITE = "sqlite:///"
 _PAGE = 4096
 """Bytes of SQLite's smallest write (sqlite.org, "Database File Format", 1.3.2)."""
 _SQLITE_MAGIC = b"SQLite format 3\0"
 """The first bytes of every database that is not empty (sqlite.org, "Database File Format", 1.2)."""
-_SECRET = {
-    "private_key_file",
-    "webhook_secret_file",
-    "key_file",
-    "admin_token_file",
-    "metrics_token_file",
-}
 
 
-def check_files(
-    document: Document, folder: Path, kinds: Sequence[ProviderKind], *, try_store: bool
-) -> Iterator[Problem]:
-    """Return an error for each file that is missing or unreadable; names are relative to `folder`."""
-    for path in _paths(document, kinds):
-        name = text(document.root, *path)
-        if name is None or not name or "\0" in name:
-            continue
-        reason = _read_error(folder, name)
-        if reason is None:
-            continue
-        what, fix = reason
-        # If there is no such file, the name itself may be the secret.
-        secret = path[-1] in _SECRET and not _exists(folder / name)
-        yield document.problem(path, what if secret else f"{show(name)} {what}", fix)
-    yield from _store(document, folder, try_store)
+def check_files(configuration: Configuration, *, try_store: bool) -> Iterator[Problem]:
+    """Return an error for each file that is missing or unreadable, and warnings about the others."""
+    for path, name in configuration.named_files():
+        reason = configuration.why_unreadable(name)
+        if reason is not None:
+            what, fix = reason
+            # If there is no such file, the name itself may be the secret.
+            secret = isinstance(name, SecretFileName) and not _exists(configuration.file(name))
+            yield configuration.error(path, what if secret else f"{show(name)} {what}", fix)
+    yield from _exposed_secrets(configuration)
+    yield from run_checks((_store,), configuration, try_store=try_store)
+    yield from run_checks((_empty_store,), configuration)
 
 
-def empty_store(document: Document, folder: Path) -> Iterator[Problem]:
-    """Warn of an empty store, which counts as a new one, because a failed copy may have left it."""
-    url = text(document.root, "store") or ""
-    file = folder / url.removeprefix(SQLITE)
-    if url.startswith(SQLITE) and file.is_file() and not file.stat().st_size:
-        what = f"{show(url)} is an empty file, which counts as a new store"
-        fix = "if you copied it from a backup, copy it again"
-        yield document.problem(("store",), what, fix, warning=True)
-
-
-def exposed_secrets(
-    document: Document, folder: Path, kinds: Sequence[ProviderKind]
-) -> Iterator[Problem]:
+def _exposed_secrets(configuration: Configuration) -> Iterator[Problem]:
     """Warn of each secret file that every user of the host can read."""
-    for path in _paths(document, kinds):
-        file = named_file(document, folder, *path) if path[-1] in _SECRET else None
-        if file is None or not file.stat().st_mode & stat.S_IROTH:
-            continue
-        what = f"{show(file.name)} can be read by every user of this host"
-        yield document.problem(path, what, f"run chmod o-rwx {file}", warning=True)
+    for path, name in configuration.named_files():
+        file = configuration.readable_file(name) if isinstance(name, SecretFileName) else None
+        if file is not None and file.stat().st_mode & stat.S_IROTH:
+            what = f"{show(file.name)} can be read by every user of this host"
+            yield configuration.warning(path, what, f"run chmod o-rwx {file}")
 
 
-def named_file(document: Document, folder: Path, *path: str | int) -> Path | None:
-    """Return the file that the value at a path names, or None if it cannot be read."""
-    name = valid(document.root, FilePath, *path)
-    if name is None or _read_error(folder, name) is not None:
-        return None  # `check_files` reports it
-    return folder / str(name)
-
-
-def _paths(document: Document, kinds: Sequence[ProviderKind]) -> Iterator[KeyPath]:
-    root = document.root
-    apps = root.get("github", "apps")
-    for index, _ in apps.items() if apps else ():
-        yield ("github", "apps", index, "private_key_file")
-    yield ("github", "webhook_secret_file")
-    for key in ("certificate_file", "key_file", "ca_file"):
-        yield ("server", "tls", key)
-    yield ("server", "admin_token_file")
-    yield ("server", "metrics_token_file")
-    yield ("versions_file",)
-    skus = root.child("skus")
-    for name, _ in skus.entries() if skus else ():
-        yield ("skus", name, "boot_script_file")
-    providers = root.child("providers")
-    for name, provider in providers.entries() if providers else ():
-        for kind in kinds:
-            section = provider.child(kind.key)
-            for path in kind.files(section) if section is not None else ():
-                yield ("providers", name, kind.key, *path)
-
-
-def _read_error(folder: Path, name: str) -> tuple[str, str] | None:
-    """Return why a file cannot be read and the fix, or None."""
-    file = folder / name
-    try:
-        if not file.exists():
-            fix = f"create the file, or correct the name, which is relative to {folder.absolute()}"
-            return "does not exist", fix
-        if not file.is_file():
-            return "is not a file", "name a file"
-        open_regular(file).close()
-    except OSError as error:
-        return f"cannot be read: {error.strerror}", unreadable_fix(error)
-    return None
+def _empty_store(configuration: Configuration) -> Iterator[Problem]:
+    """Warn of an empty store, which counts as a new one, because a failed copy may have left it."""
+    file = configuration.sqlite_file()
+    if file is not None and file.is_file() and not file.stat().st_size:
+        what = f"{show(configuration.settings.store)} is an empty file, which counts as a new store"
+        fix = "if you copied it from a backup, copy it again"
+        yield configuration.warning(("store",), what, fix)
 
 
 def _exists(file: Path) -> bool:
@@ -127,18 +60,17 @@ def _exists(file: Path) -> bool:
         return False
 
 
-def _store(document: Document, folder: Path, try_store: bool) -> Iterator[Problem]:
-    url = text(document.root, "store")
-    if url is None or not url.startswith(SQLITE) or "\0" in url:
+def _store(configuration: Configuration, *, try_store: bool) -> Iterator[Problem]:
+    file, url = configuration.sqlite_file(), configuration.settings.store
+    if file is None:
         return
-    file = folder / url.removeprefix(SQLITE)
     try:
         there = file.parent.is_dir()
     except OSError:
         there = False
     if not there:
         what = f"the folder of {show(url)} does not exist"
-        yield document.problem(
+        yield configuration.error(
             ("store",), what, f"create the folder {file.parent}, or use another one"
         )
         return
@@ -146,7 +78,7 @@ def _store(document: Document, folder: Path, try_store: bool) -> Iterator[Proble
     if reason is None and try_store:
         reason = _unwritable(file)
     if reason is not None:
-        yield document.problem(("store",), f"{show(url)} {reason[0]}", reason[1])
+        yield configuration.error(("store",), f"{show(url)} {reason[0]}", reason[1])
 
 
 def _store_error(file: Path) -> tuple[str, str] | None:

@@ -1,100 +1,74 @@
-"""Finds SKUs of fleet.yaml that never get a job, because SKUs above them get all of their jobs.
-
-Reads the file as written, like `checks`. Ignores SKUs with errors of their own.
-"""
+"""Finds SKUs of fleet.yaml that never get a job, because SKUs above them get all of their jobs."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
-from autoscaler.config.checks.contradictions import text
+from autoscaler.config.configuration import Configuration
 from autoscaler.config.problems import Problem, show
-from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.settings.shapes import NoValueError
+from autoscaler.config.settings.sku import AccessSettings, SkuSettings
 from autoscaler.model.labels import covers, label_set
 
 _WILDCARDS = frozenset("*?[]")
-_PLATFORM = (("os", "linux"), ("arch", "x64"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """The keys that decide which jobs a SKU gets; `labels` are in lower case."""
+    """The keys that decide which jobs a SKU gets; `labels` and `repositories` are in lower case."""
 
     name: str
-    line: int
     labels: frozenset[str]
     platform: tuple[str, str]
     unlabelled: bool
-    forks: bool
-    public: bool
+    access: AccessSettings
     repositories: tuple[str, ...]
-    branches: tuple[str, ...]
 
 
-def check_shadowed(document: Document) -> Iterator[Problem]:
+def check_shadowed(configuration: Configuration) -> Iterator[Problem]:
     """Return an error for each SKU that is never launched for a job.
 
     The first SKU in the file that serves a job gets it. So a SKU gets no job if one SKU above it has
-    all of its labels and admits all of its repositories.
+    all of its labels and admits all of its repositories. SKUs with errors of their own are ignored.
     """
     above: list[_Offer] = []
-    skus = document.root.child("skus")
-    for name, sku in skus.entries() if skus else ():
-        offer = _offer(document, name, sku)
-        if offer is None or any(one.name.lower() == name.lower() for one in above):
-            continue
-        first = next((one for one in above if _has_labels_of(one, offer)), None)
-        if first is not None and (
-            not offer.unlabelled or any(_takes_unlabelled_of(one, offer) for one in above)
-        ):
-            what = (
-                f"gets no job: {show(first.name)} (line {first.line}) comes first "
-                "and has all of its labels"
-            )
-            fix = f"move it above {show(first.name)}, or remove its labels from {show(first.name)}"
-            yield document.problem(("skus", name), what, fix)
-        above.append(offer)
+    for name, sku in configuration.skus():
+        with suppress(NoValueError):
+            offer = _offer(configuration, name, sku)
+            if any(one.name.lower() == name.lower() for one in above):
+                continue
+            first = next((one for one in above if _has_labels_of(one, offer)), None)
+            if first is not None and (
+                not offer.unlabelled or any(_takes_unlabelled_of(one, offer) for one in above)
+            ):
+                line = configuration.document.line(("skus", first.name))
+                what = f"gets no job: {show(first.name)} (line {line}) comes first and has all of its labels"
+                fix = f"move it above {show(first.name)}, or remove its labels from {show(first.name)}"
+                yield configuration.error(("skus", name), what, fix)
+            above.append(offer)
 
 
-def _offer(document: Document, name: str, sku: Node) -> _Offer | None:
-    if not isinstance(sku.value, dict):
-        return None
-    labels, unlabelled = sku.child("labels"), sku.child("unlabelled")
-    given = labels.plain() if labels else []
-    globs, forks = sku.get("access", "repositories"), sku.get("access", "forks")
-    repositories = globs.plain() if globs else ["*"]
-    public, patterns = sku.get("access", "public_repositories"), sku.get("access", "branches")
-    branches = patterns.plain() if patterns else []
-    os, arch = (text(sku, key) if sku.child(key) else usual for key, usual in _PLATFORM)
-    if os is None or arch is None or not all(map(_texts, (given, repositories, branches))):
-        return None
-    owned = _owned(document) if "*" in repositories else []
+def _offer(configuration: Configuration, name: str, sku: SkuSettings) -> _Offer:
+    access = sku.access
+    globs = access.repositories
+    owned = _owned(configuration) if "*" in globs else []
     return _Offer(
         name,
-        sku.line,
-        label_set((name, *given)),
-        (os, arch),
-        unlabelled is not None and unlabelled.value is True,
-        forks is not None and forks.value is True,
-        public is None or public.value is not False,
-        tuple(glob.lower() for glob in [*owned, *repositories] if glob != "*" or not owned),
-        tuple(branches),
+        label_set((name, *sku.labels)),
+        (sku.os, sku.arch),
+        sku.unlabelled,
+        access,
+        tuple(glob.lower() for glob in [*owned, *globs] if glob != "*" or not owned),
     )
 
 
-def _texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-def _owned(document: Document) -> list[str]:
+def _owned(configuration: Configuration) -> list[str]:
     """Return globs for everything that `github.scopes` may cover, which is the meaning of `*`."""
-    scopes = document.root.get("github", "scopes")
-    found: list[str] = []
-    for _, scope in scopes.items() if scopes else ():
-        org, repo = text(scope, "org"), text(scope, "repo")
-        if org is None and repo is None:
-            return []
-        found.append(f"{org}/*" if org is not None else str(repo))
-    return found
+    try:
+        scopes = configuration.settings.github.scopes
+        return [f"{one.org}/*" if one.org is not None else str(one.repo) for one in scopes]
+    except NoValueError:
+        return []
 
 
 def _has_labels_of(above: _Offer, offer: _Offer) -> bool:
@@ -107,13 +81,16 @@ def _takes_unlabelled_of(above: _Offer, offer: _Offer) -> bool:
 
 def _admits(above: _Offer, offer: _Offer) -> bool:
     """Return True if every job that `offer` admits is certainly admitted above."""
-    if above.platform != offer.platform or (offer.forks and not above.forks):
+    wider, narrower = above.access, offer.access
+    if above.platform != offer.platform or (narrower.forks and not wider.forks):
         return False
-    if (offer.public and not above.public) or (above.branches and not offer.branches):
+    if narrower.public_repositories and not wider.public_repositories:
         return False
-    return _all_covered(above.repositories, offer.repositories) and (
-        not above.branches or _all_covered(above.branches, offer.branches)
-    )
+    if wider.branches and not (
+        narrower.branches and _all_covered(wider.branches, narrower.branches)
+    ):
+        return False
+    return _all_covered(above.repositories, offer.repositories)
 
 
 def _all_covered(above: tuple[str, ...], globs: tuple[str, ...]) -> bool:

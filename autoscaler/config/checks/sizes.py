@@ -7,9 +7,10 @@ what aliases repeat: a small file can name very many launch options.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import Any
 
-from autoscaler.config.problems import KeyPath, Problem
-from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.problems import Problem
+from autoscaler.config.reading.document import Document, children
 
 MAX_SKUS = 500
 """Maximum number of SKUs. All checks together then take about half a second."""
@@ -34,6 +35,11 @@ class Bound:
         """Return the list's key below a SKU, as messages show it."""
         return ".".join(part for part in self.path if part is not None)
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Return the deepest key below a SKU that has everything that the bound counts."""
+        return tuple(str(part) for part in takewhile(lambda part: part is not None, self.path))
+
 
 BOUNDS = (
     Bound(("on",), 20, 2000),
@@ -47,53 +53,34 @@ BOUNDS = (
 
 def check_sizes(document: Document) -> Iterator[Problem]:
     """Return an error for each bound that the file exceeds."""
-    scopes = document.root.get("github", "scopes")
-    count = _length(scopes) if scopes is not None else 0
+    count = _length(document.value(("github", "scopes")))
     if count > MAX_SCOPES:
         what = f"has {count} scopes, and {MAX_SCOPES} are allowed"
         fix = "name an organization instead of its repositories, or run a second fleet"
         yield document.problem(("github", "scopes"), what, fix)
-    skus = document.root.child("skus")
-    entries = list(skus.entries()) if skus else []
-    if len(entries) > MAX_SKUS:
-        what = f"has {len(entries)} SKUs, and {MAX_SKUS} are allowed"
+    skus = dict(children(document.value(("skus",))))
+    if len(skus) > MAX_SKUS:
+        what = f"has {len(skus)} SKUs, and {MAX_SKUS} are allowed"
         yield document.problem(("skus",), what, "remove some, or run a second fleet")
         return
     for bound in BOUNDS:
-        yield from _exceeded(document, entries, bound)
+        counts = {name: _count(sku, bound.path) for name, sku in skus.items()}
+        for name, count in counts.items():
+            if count > bound.a_sku:
+                what = f"has {count} entries of {bound.key}, and {bound.a_sku} are allowed in a SKU"
+                yield document.problem(("skus", name, *bound.place), what, "remove some of them")
+        if (total := sum(counts.values())) > bound.altogether:
+            what = f"has {total} entries of {bound.key} in all SKUs, and {bound.altogether} are allowed"
+            yield document.problem(("skus",), what, "remove some of them")
 
 
-def _exceeded(
-    document: Document, entries: list[tuple[str, Node]], bound: Bound
-) -> Iterator[Problem]:
-    total = 0
-    for name, sku in entries:
-        count = sum(_length(node) for node in _found(sku, bound.path))
-        total += count
-        if count > bound.a_sku:
-            what = f"has {count} entries of {bound.key}, and {bound.a_sku} are allowed in a SKU"
-            yield document.problem(_place(name, bound), what, "remove some of them")
-    if total > bound.altogether:
-        what = f"has {total} entries of {bound.key} in all SKUs, and {bound.altogether} are allowed"
-        yield document.problem(("skus",), what, "remove some of them")
-
-
-def _place(name: str, bound: Bound) -> KeyPath:
-    """Return the deepest key that has everything that the bound counts."""
-    keys = (part or "" for part in takewhile(lambda part: part is not None, bound.path))
-    return ("skus", name, *keys)
-
-
-def _found(node: Node, path: tuple[str | None, ...]) -> Iterator[Node]:
+def _count(value: Any, path: tuple[str | None, ...]) -> int:
+    """Return the number of entries of the lists at a path."""
     if not path:
-        yield node
-        return
+        return _length(value)
     part, *rest = path
-    below = [one for _, one in node.items()] if part is None else [node.child(part)]
-    for one in below:
-        if one is not None:
-            yield from _found(one, tuple(rest))
+    return sum(_count(one, tuple(rest)) for key, one in children(value) if part in (None, key))
 
 
-def _length(node: Node) -> int:
-    return len(node.value) if isinstance(node.value, list) else 0
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, list) else 0

@@ -1,134 +1,171 @@
 """Checks each SKU of fleet.yaml against itself, the other SKUs and the providers.
 
-Reads the file as written, like `checks`. Each kind of provider checks its own keys.
+Each kind of provider checks its own keys.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 
-from autoscaler.config.checks.contradictions import kind_of, text
-from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
+from autoscaler.config.configuration import Configuration, run_checks
+from autoscaler.config.problems import KeyPath, Problem, dotted, listed, nearest, show
 from autoscaler.config.provider_kind import ProviderKind
-from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.sku import (
+    AcceleratorVendor,
+    Driver,
+    LaunchOptionSettings,
+    SkuSettings,
+)
+from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 _ARCHITECTURE = re.compile("gfx[0-9a-f]{3,5}")
 """The name of an architecture of AMD, as rocminfo prints it."""
 
 
-def check_skus(document: Document, kinds: Sequence[ProviderKind]) -> Iterator[Problem]:
+def check_skus(configuration: Configuration, kinds: Sequence[ProviderKind]) -> Iterator[Problem]:
     """Return every contradiction within `skus`, except those that only a kind of provider knows."""
     seen: dict[str, str] = {}
-    skus = document.root.child("skus")
-    for name, sku in skus.entries() if skus else ():
-        path = ("skus", name)
+    checks = (_share, _minimum, _scheduled_minimums, _labels, _amd_on_windows, _driver, _models)
+    for name, sku in configuration.skus():
+        path: KeyPath = ("skus", name)
         if name.lower() in seen:
             what = f"repeats the SKU {show(seen[name.lower()])}: labels are case-insensitive"
-            yield document.problem(path, what, "rename one of them")
+            yield configuration.error(path, what, "rename one of them")
         seen.setdefault(name.lower(), name)
-        yield from _minimums(document, path, sku)
-        yield from _labels(document, path, sku)
-        yield from _accelerator(document, path, sku)
-        launch_options = sku.child("on")
-        for index, option in launch_options.items() if launch_options else ():
-            yield from _option(document, (*path, "on", index), option, kinds)
+        yield from run_checks(checks, configuration, path, sku)
+        for index, option in enumerate(getattr(sku, "launch_options", ())):
+            at = (*path, "on", index)
+            checks_of_option = (_provider, _keys, _repeats)
+            yield from run_checks(checks_of_option, configuration, at, option, kinds)
 
 
-def _minimums(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
-    most = _whole(sku, "max_machines")
-    if most is None:
-        if sku.child("fair_share") is not None and sku.child("max_machines") is None:
-            what = "is a share of max_machines, and max_machines is missing"
-            yield document.problem((*path, "fair_share"), what, "add max_machines, or remove it")
-        return
-    schedule = sku.get("idle", "schedule")
-    places: list[KeyPath] = [("idle", "min")]
-    places += [("idle", "schedule", index, "min") for index, _ in (schedule or sku).items()]
-    for place in places:
-        least = _whole(sku, *place)
-        if least is not None and least > most:
-            what = f"{least} is more than max_machines, {most}"
-            yield document.problem((*path, *place), what, "lower it, or raise max_machines")
+def _share(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Iterator[Problem]:
+    if "fair_share" in sku.model_fields_set and sku.max_machines is None:
+        what = "is a share of max_machines, and max_machines is missing"
+        yield configuration.error((*path, "fair_share"), what, "add max_machines, or remove it")
 
 
-def _labels(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
+def _minimum(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Iterator[Problem]:
+    yield from _above(configuration, (*path, "idle", "min"), sku.idle.minimum, sku.max_machines)
+
+
+def _scheduled_minimums(
+    configuration: Configuration, path: KeyPath, sku: SkuSettings
+) -> Iterator[Problem]:
+    for index, schedule in enumerate(sku.idle.schedule):
+        at = (*path, "idle", "schedule", index, "min")
+        minimum = getattr(schedule, "minimum", 0)
+        yield from _above(configuration, at, minimum, sku.max_machines)
+
+
+def _above(
+    configuration: Configuration, path: KeyPath, minimum: int, most: int | None
+) -> Iterator[Problem]:
+    if most is not None and minimum > most:
+        what = f"{minimum} is more than max_machines, {most}"
+        yield configuration.error(path, what, "lower it, or raise max_machines")
+
+
+def _labels(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Iterator[Problem]:
     seen = {str(path[-1]).lower()}
-    labels = sku.child("labels")
-    for index, label in labels.items() if labels else ():
-        name = label.value
-        if isinstance(name, str) and name.lower() in seen:
-            yield document.problem((*path, "labels", index), "is repeated", "remove it")
-        seen.add(str(name).lower())
+    for index, label in enumerate(sku.labels):
+        if label.lower() in seen:
+            yield configuration.error((*path, "labels", index), "is repeated", "remove it")
+        seen.add(label.lower())
 
 
-def _accelerator(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
-    vendor = text(sku, "accelerator", "vendor")
-    if vendor == "amd" and text(sku, "os") == "windows":
+def _amd_on_windows(
+    configuration: Configuration, path: KeyPath, sku: SkuSettings
+) -> Iterator[Problem]:
+    if sku.accelerator is None or sku.os is not OperatingSystem.WINDOWS:
+        return
+    if sku.accelerator.vendor is AcceleratorVendor.AMD:
         what = "the health checks of amd need Linux"
-        yield document.problem((*path, "accelerator", "vendor"), what, "remove accelerator")
-    if text(sku, "driver") == "install" and sku.child("accelerator") is None:
+        yield configuration.error((*path, "accelerator", "vendor"), what, "remove accelerator")
+
+
+def _driver(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Iterator[Problem]:
+    has_accelerator = "accelerator" in sku.model_fields_set
+    if sku.driver is Driver.INSTALL and not has_accelerator:
         what = "installs nothing without an accelerator"
-        yield document.problem((*path, "driver"), what, "add accelerator, or remove driver")
-    if text(sku, "driver") == "none" and sku.child("accelerator") is not None:
+        yield configuration.error((*path, "driver"), what, "add accelerator, or remove driver")
+    if sku.driver is Driver.NONE and has_accelerator:
         what = "contradicts accelerator, which the health checks ask the driver for"
-        yield document.problem((*path, "driver"), what, "remove one of them")
-    models = sku.get("accelerator", "models")
-    for index, node in models.items() if models else ():
-        name = node.value
-        if vendor not in ("amd", "nvidia") or not isinstance(name, str):
-            continue
-        if (vendor == "amd") != (_ARCHITECTURE.fullmatch(name) is not None):
+        yield configuration.error((*path, "driver"), what, "remove one of them")
+
+
+def _models(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Iterator[Problem]:
+    if sku.accelerator is None:
+        return
+    vendor = sku.accelerator.vendor
+    for index, name in enumerate(sku.accelerator.models or ()):
+        if (vendor is AcceleratorVendor.AMD) != (_ARCHITECTURE.fullmatch(name) is not None):
             amd = "an architecture, such as gfx942: rocminfo prints it as Name"
             nvidia = "a product name, such as NVIDIA A10G: nvidia-smi -L prints it"
             what = f"{show(name)} is not a model of {vendor}"
-            fix = f"write {amd if vendor == 'amd' else nvidia}"
-            yield document.problem((*path, "accelerator", "models", index), what, fix)
+            fix = f"write {amd if vendor is AcceleratorVendor.AMD else nvidia}"
+            yield configuration.error((*path, "accelerator", "models", index), what, fix)
 
 
-def _option(
-    document: Document, path: KeyPath, option: Node, kinds: Sequence[ProviderKind]
+def _provider(
+    configuration: Configuration,
+    path: KeyPath,
+    option: LaunchOptionSettings,
+    kinds: Sequence[ProviderKind],  # noqa: ARG001
 ) -> Iterator[Problem]:
-    name = text(option, "provider")
-    known = [key for key, _ in (document.root.child("providers") or Node(1)).entries()]
-    if name is not None and name not in known:
-        meant = nearest(name, known)
+    known = [name for name, _ in configuration.providers()]
+    if option.provider not in known:
+        meant = nearest(option.provider, known)
         add = f"write {listed(known)}, or add it to providers" if known else "add it to providers"
         fix = f"did you mean {meant}?" if meant else add
-        what = f"{show(name)} is not a provider of this file"
-        yield document.problem((*path, "provider"), what, fix)
-    provider = document.root.get("providers", name) if name is not None else None
-    found = kind_of(provider, [kind.key for kind in kinds])
-    for kind in kinds:
-        if kind.key == found:
-            others = [key for one in kinds if one is not kind for key in one.option_keys]
-            yield from _fits(document, path, option, kind.needs, others)
-    yield from _repeats(document, path, option)
+        what = f"{show(option.provider)} is not a provider of this file"
+        yield configuration.error((*path, "provider"), what, fix)
 
 
-def _fits(
-    document: Document, path: KeyPath, option: Node, needed: str, unsupported: Sequence[str]
+def _keys(
+    configuration: Configuration,
+    path: KeyPath,
+    option: LaunchOptionSettings,
+    kinds: Sequence[ProviderKind],
 ) -> Iterator[Problem]:
-    provider = text(option, "provider")
-    found = option.child(needed)
-    if found is None or found.value is None:
-        what = f"is missing, and {show(provider)} requires it"
-        yield document.problem((*path, needed), what, f"add {needed}")
-    for key in unsupported:
-        if option.child(key) is not None:
-            what = f"is not supported by {show(provider)}"
-            yield document.problem((*path, key), what, "remove it, or name another provider")
+    """Check that a launch option has the keys of its provider's kind, and no others."""
+    provider = dict(configuration.providers()).get(option.provider)
+    found = [kind for kind in kinds if provider and getattr(provider, kind.key) is not None]
+    if len(found) != 1:
+        return
+    (kind,) = found
+    if getattr(option, kind.needs, ...) is None:
+        what = f"is missing, and {show(option.provider)} requires it"
+        yield configuration.error((*path, kind.needs), what, f"add {kind.needs}")
+    for key in (key for one in kinds if one is not kind for key in one.option_keys):
+        if key in option.model_fields_set:
+            what = f"is not supported by {show(option.provider)}"
+            fix = "remove it, or name another provider"
+            yield configuration.error((*path, key), what, fix)
 
 
-def _repeats(document: Document, path: KeyPath, option: Node) -> Iterator[Problem]:
-    for key, values in option.entries():
-        seen: set[object] = set()
-        for index, node in values.items():
-            if isinstance(node.value, str) and node.value in seen:
-                yield document.problem((*path, key, index), "is repeated", "remove it")
-            if isinstance(node.value, str):
-                seen.add(node.value)
+def _repeats(
+    configuration: Configuration,
+    path: KeyPath,
+    option: LaunchOptionSettings,
+    kinds: Sequence[ProviderKind],  # noqa: ARG001
+) -> Iterator[Problem]:
+    for key in type(option).model_fields:
+        values = getattr(option, key, ())
+        for index, value in enumerate(values if isinstance(values, tuple) else ()):
+            if value in values[:index]:
+                yield configuration.error((*path, key, index), "is repeated", "remove it")
 
 
-def _whole(sku: Node, *path: str | int) -> int | None:
-    node = sku.get(*path)
-    # Not isinstance: in Python a bool is an int too.
-    return node.value if node and type(node.value) is int else None
+def not_in_force(settings: Settings) -> list[str]:
+    """Return the keys that are accepted and have no effect yet, as `key: reason`, in the order of the file."""
+    return [line for name, sku in settings.skus.items() for line in _not_in_force(name, sku)]
+
+
+def _not_in_force(name: str, sku: SkuSettings) -> Iterator[str]:
+    vendor = sku.accelerator.vendor if sku.accelerator is not None else AcceleratorVendor.NVIDIA
+    other = vendor is AcceleratorVendor.AMD and sku.arch is not Architecture.X64
+    if sku.driver is Driver.INSTALL and other:
+        where = f"{sku.os} ({sku.arch})"
+        what = f"the driver of {vendor} is not installed on {where} yet, the image must contain it"
+        yield f"{dotted(('skus', name, 'driver'))}: {what}"

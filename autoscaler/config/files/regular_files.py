@@ -6,6 +6,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from autoscaler.config.problems import ConfigurationError, Problem, unreadable_fix
+
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading. Raises OSError, also for any other kind of file.
@@ -19,6 +21,21 @@ def read_regular(path: Path) -> bytes:
     """Return the content of a regular file. Raises OSError, also for any other kind of file."""
     with open_regular(path) as file:
         return file.read()
+
+
+def read_bounded(path: Path, shown: str, maximum: int) -> bytes:
+    """Return a file's content, at most one byte more than `maximum`. Raises ConfigurationError."""
+    try:
+        with open_regular(path) as file:
+            return file.read(maximum + 1)
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        if path == Path():
+            what = "cannot be read: it is a folder (an empty name means the current folder)"
+        fix = unreadable_fix(error)
+        if isinstance(error, FileNotFoundError) and not path.is_absolute():
+            fix = f"create the file, or correct the name, which is relative to {Path.cwd()}"
+        raise ConfigurationError([Problem(shown, 0, "", what, fix)]) from None
 
 
 def _open(path: str, flags: int) -> int:

@@ -9,14 +9,14 @@ from pathlib import Path
 from textwrap import wrap
 
 from autoscaler.config.checks.stock_images import FIX, STOCK_OWNERS, WHAT
+from autoscaler.config.files.regular_files import read_bounded
 from autoscaler.config.importing.fleet_text import skus_text, whole_text
 from autoscaler.config.importing.runner_keys import HardwareOf, ImportOptions, parse_ami
 from autoscaler.config.importing.runner_types import NAME_SCALE_CONFIG
 from autoscaler.config.importing.scale_config import Imported, import_types
-from autoscaler.config.load import read_bounded
+from autoscaler.config.importing.values import read
 from autoscaler.config.problems import ConfigurationError, Problem, printable, show
 from autoscaler.config.reading.document import MAX_BYTES, parse
-from autoscaler.config.reading.values import read
 from autoscaler.config.settings import shapes
 
 HOLDS_RUNNER = "must contain GitHub's runner, which PyTorch's fleet downloads at boot"
@@ -32,7 +32,7 @@ def import_scale_config(
     """
     _check(options)
     shown = str(file)
-    document = parse(read_bounded(file, shown), shown, if_empty=NAME_SCALE_CONFIG)
+    document = parse(read_bounded(file, shown, MAX_BYTES), shown, if_empty=NAME_SCALE_CONFIG)
     imported = import_types(document, hardware_of, options)
     if not imported.skus:
         problems = [

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from autoscaler.config.importing.runner_types import EXPERIMENT, LABELS, Given, RunnerType
+from autoscaler.config.importing.values import read
 from autoscaler.config.problems import KeyPath, show
-from autoscaler.config.reading.values import read
 from autoscaler.config.settings import shapes
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 
@@ -112,7 +112,7 @@ def _machine(
         done.sku["image"] = parse_ami(done.assumed)
         return
     try:
-        done.sku["image"] = parse_ami(read(str, ami.node.plain()))
+        done.sku["image"] = parse_ami(read(str, ami.value))
     except ValueError as error:
         raise UnconvertibleError(ami.path, str(error)) from None
     done.carried.add(ami.path)
@@ -123,13 +123,14 @@ def _required(of_type: RunnerType, key: str, shape: Any) -> Any:
     if given is None:
         raise UnconvertibleError(of_type.path, f"has no {key}")
     try:
-        return read(shape, given.node.plain())
+        return read(shape, given.value)
     except ValueError as error:
         raise UnconvertibleError(given.path, str(error)) from None
 
 
 def _experiment(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
-    parts = {key: Given((*given.path, key), node) for key, node in given.node.entries()}
+    entries = given.value if isinstance(given.value, dict) else {}
+    parts = {key: Given((*given.path, key), one) for key, one in entries.items()}
     ami, percentage = parts.pop("ami", None), parts.pop("percentage", None)
     for part in parts.values():
         done.reported[part.path] = "unknown key"
@@ -144,7 +145,7 @@ def _experiment(of_type: RunnerType, given: Given, done: Translation) -> None:  
         done.reported[one.path] = f"{why}: {_NO_CANARY}"
     if errors:
         return
-    canary = parse_ami(ami.node.plain()) | {"percent": percentage.node.value}
+    canary = parse_ami(ami.value) | {"percent": percentage.value}
     done.sku["image"] = done.sku["image"] | {"canary": canary}
     done.carried |= {ami.path, percentage.path}
 
@@ -152,9 +153,9 @@ def _experiment(of_type: RunnerType, given: Given, done: Translation) -> None:  
 def _canary_error(given: Given) -> str | None:
     try:
         if given.path[-1] == "ami":
-            parse_ami(read(str, given.node.plain()))
+            parse_ami(read(str, given.value))
         else:
-            read(shapes.Percent, given.node.plain())
+            read(shapes.Percent, given.value)
     except ValueError as error:
         return str(error)
     return None
@@ -165,7 +166,7 @@ def _disk(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa
 
 
 def _max_available(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
-    value = given.node.value
+    value = given.value
     if type(value) is int and value <= 0:
         done.reported[given.path] = f"{value} {_NO_CAP}"
         return
@@ -173,7 +174,7 @@ def _max_available(of_type: RunnerType, given: Given, done: Translation) -> None
 
 
 def _min_available(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
-    value, most = given.node.value, done.sku.get("max_machines")
+    value, most = given.value, done.sku.get("max_machines")
     if type(value) is int and value <= 0:
         done.reported[given.path] = f"{value} {_NO_MINIMUM}"
     elif type(value) is int and most is not None and value > most:
@@ -186,7 +187,7 @@ def _min_available(of_type: RunnerType, given: Given, done: Translation) -> None
 
 def _copy(given: Given, shape: Any, key: str, done: Translation) -> bool:
     try:
-        done.sku[key] = read(shape, given.node.plain())
+        done.sku[key] = read(shape, given.value)
     except ValueError as error:
         done.reported[given.path] = f"{error}: skipped"
         return False
@@ -195,15 +196,15 @@ def _copy(given: Given, shape: Any, key: str, done: Translation) -> bool:
 
 
 def _labels(of_type: RunnerType, given: Given, done: Translation) -> None:
-    if not isinstance(given.node.value, list):
-        done.reported[given.path] = f"{show(given.node.plain())} is not a list of labels"
+    if not isinstance(given.value, list):
+        done.reported[given.path] = f"{show(given.value)} is not a list of labels"
         return
     taken = {of_type.label.lower()}
     kept: list[str] = []
-    for index, node in given.node.items():
+    for index, one in enumerate(given.value):
         path = (*given.path, index)
         try:
-            label = read(shapes.Label, node.plain())
+            label = read(shapes.Label, one)
         except ValueError as error:
             done.reported[path] = str(error)
             continue
@@ -215,16 +216,16 @@ def _labels(of_type: RunnerType, given: Given, done: Translation) -> None:
         done.carried.add(path)
     if kept:
         done.sku["labels"] = kept
-    if not given.node.value:
+    if not given.value:
         done.carried.add(given.path)
 
 
 def _ephemeral(of_type: RunnerType, given: Given, done: Translation) -> None:
-    value = given.node.value
+    value = given.value
     if value is False:
         done.reported[given.path] = "this fleet starts a new machine for each job"
     elif value is not True:
-        done.reported[given.path] = f"{show(given.node.plain())} is not true or false"
+        done.reported[given.path] = f"{show(given.value)} is not true or false"
     elif "nonephemeral" in of_type.label.lower():
         done.reported[given.path] = (
             "true contradicts the name; this fleet starts a new machine for each job"

@@ -6,9 +6,10 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from autoscaler.config.problems import ConfigurationError, KeyPath, Problem
-from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.problems import ConfigurationError, KeyPath
+from autoscaler.config.reading.document import Document, children
 
 RUNNER_TYPES = "runner_types"
 VARIANTS = "variants"
@@ -29,7 +30,7 @@ class Given:
     """A key's value and its path: in the type, or in the variant that overrides it."""
 
     path: KeyPath
-    node: Node
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,6 @@ class RunnerType:
 
     label: str
     path: KeyPath
-    line: int
     keys: Mapping[str, Given]
 
 
@@ -47,11 +47,11 @@ def keys_of(document: Document) -> Iterator[Given]:
 
     Does not look below unknown keys and values of another type.
     """
-    for key, node in document.root.entries():
+    for key, value in _entries(document.content):
         if key != RUNNER_TYPES:
-            yield Given((key,), node)
+            yield Given((key,), value)
             continue
-        for label, of_type in node.entries():
+        for label, of_type in _entries(value):
             yield from _in_type((key, label), of_type, variants=True)
 
 
@@ -60,26 +60,24 @@ def runner_types(document: Document, prefix: str) -> Iterator[RunnerType]:
 
     Raises ConfigurationError when the file has none.
     """
-    found = document.root.child(RUNNER_TYPES)
-    if found is None or not isinstance(found.value, dict) or not found.value:
-        line = found.line if found else document.root.line
-        what = "has no runner types"
-        problem = Problem(document.file, line, RUNNER_TYPES, what, NAME_SCALE_CONFIG)
+    found = _entries(document.value((RUNNER_TYPES,)))
+    if not found:
+        problem = document.problem((RUNNER_TYPES,), "has no runner types", NAME_SCALE_CONFIG)
         raise ConfigurationError([problem])
-    for label, of_type in found.entries():
+    for label, of_type in found:
         path: KeyPath = (RUNNER_TYPES, label)
         own = _given(path, of_type)
         variants = own.pop(VARIANTS, None)
-        if of_type.value:
-            yield RunnerType(prefixed(label, prefix), path, of_type.line, own)
-        for name, variant in variants.node.entries() if variants else ():
-            if variant.value is not None and not isinstance(variant.value, dict):
+        if of_type:
+            yield RunnerType(prefixed(label, prefix), path, own)
+        for name, variant in _entries(variants.value) if variants else ():
+            if variant is not None and not isinstance(variant, dict):
                 continue
             below = (*path, VARIANTS, name)
             merged = own | _given(below, variant)
             merged.pop(VARIANTS, None)
             varied = prefixed(label, prefix, name)
-            yield RunnerType(varied, below, variant.line, merged)
+            yield RunnerType(varied, below, merged)
 
 
 def prefixed(label: str, prefix: str, variant: str = "") -> str:
@@ -91,22 +89,27 @@ def prefixed(label: str, prefix: str, variant: str = "") -> str:
     return f"{prefix}{found}{variant}.{rest}" if variant else f"{prefix}{found}{rest}"
 
 
-def _given(path: KeyPath, node: Node) -> dict[str, Given]:
-    return {key: Given((*path, key), value) for key, value in node.entries()}
+def _entries(value: Any) -> list[tuple[str, Any]]:
+    """Return the keys and values of a mapping; nothing for another value."""
+    return list(value.items()) if isinstance(value, dict) else []
 
 
-def _in_type(path: KeyPath, node: Node, *, variants: bool) -> Iterator[Given]:
-    if not isinstance(node.value, dict) or not node.value:
-        yield Given(path, node)
+def _given(path: KeyPath, value: Any) -> dict[str, Given]:
+    return {key: Given((*path, key), one) for key, one in _entries(value)}
+
+
+def _in_type(path: KeyPath, found: Any, *, variants: bool) -> Iterator[Given]:
+    if not isinstance(found, dict) or not found:
+        yield Given(path, found)
         return
-    for key, value in node.entries():
+    for key, value in found.items():
         below = (*path, key)
-        if key == VARIANTS and variants and isinstance(value.value, dict) and value.value:
-            for name, variant in value.entries():
+        if key == VARIANTS and variants and isinstance(value, dict) and value:
+            for name, variant in value.items():
                 yield from _in_type((*below, name), variant, variants=False)
-        elif key == EXPERIMENT and isinstance(value.value, dict) and value.value:
-            yield from (Given((*below, inner), at) for inner, at in value.entries())
-        elif key == LABELS and isinstance(value.value, list) and value.value:
-            yield from (Given((*below, index), at) for index, at in value.items())
+        elif (key == EXPERIMENT and isinstance(value, dict) and value) or (
+            key == LABELS and isinstance(value, list) and value
+        ):
+            yield from (Given((*below, inner), one) for inner, one in children(value))
         else:
             yield Given(below, value)

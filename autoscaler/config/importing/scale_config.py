@@ -17,9 +17,9 @@ from autoscaler.config.importing.runner_keys import (
     translate,
 )
 from autoscaler.config.importing.runner_types import VARIANTS, RunnerType, keys_of, runner_types
+from autoscaler.config.importing.values import read
 from autoscaler.config.problems import KeyPath, dotted
 from autoscaler.config.reading.document import Document
-from autoscaler.config.reading.values import read
 from autoscaler.config.settings import shapes
 
 
@@ -96,11 +96,10 @@ class _Importing:
                 carried.append(dotted(given.path))
                 continue
             why = why or self._why_not(given.path)
-            reported.append(Reported(given.node.line, dotted(given.path), why))
+            reported.append(Reported(document.line(given.path), dotted(given.path), why))
         # The others are errors of a whole type. Its variants may still use its keys.
         for path, why in unreported.items():
-            node = document.root.get(*path) or document.root
-            reported.append(Reported(node.line, dotted(path), f"skipped: {why}"))
+            reported.append(Reported(document.line(path), dotted(path), f"skipped: {why}"))
         found = tuple(sorted(reported))
         return Imported(self._skus, tuple(carried), found, self._assumed, self._taken_images)
 

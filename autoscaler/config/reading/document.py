@@ -1,4 +1,4 @@
-"""Reads YAML into plain values with line numbers.
+"""Reads YAML into plain values, and the line of each.
 
 Accepts the subset that a configuration needs, limited in size, depth and expansion: mappings
 with text keys, lists, and the scalars of YAML 1.2 (`on` and `no` are text; only `true` and `false`
@@ -6,7 +6,7 @@ are booleans). Never builds an object of any other type.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, dot
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32
-MAX_NODES = 200_000
+MAX_VALUES = 200_000
 """Counted after aliases are expanded, so that a small file cannot become a huge one."""
 
 Scalar = str | int | float | bool | None
@@ -28,71 +28,54 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]{1,30}|[0-9]{1,30}(\.[0-9]{0,30})?)([eE][-+]?
 _TEXT_TAGS = {None, "!", "tag:yaml.org,2002:str"}
 
 
-@dataclass(slots=True)
-class Node:
-    """A value and its line (from 1): where it starts, or the line of its key.
-
-    `size` and `height` count the values and the levels below it, with aliases expanded.
-    """
-
-    line: int
-    value: "Scalar | dict[str, Node] | list[Node]" = None
-    size: int = 1
-    height: int = 0
-
-    def get(self, *path: str | int) -> "Node | None":
-        """Return the value at `path` below this one, if there is one."""
-        node: Node | None = self
-        for part in path:
-            if node is None:
-                return None
-            node = node.child(part)
-        return node
-
-    def child(self, part: str | int) -> "Node | None":
-        """Return the value under a key or at a position, if there is one."""
-        if isinstance(self.value, dict):
-            return self.value.get(str(part))
-        if isinstance(self.value, list) and isinstance(part, int) and part < len(self.value):
-            return self.value[part]
-        return None
-
-    def entries(self) -> "Iterator[tuple[str, Node]]":
-        """Return keys and values; nothing if this is not a mapping."""
-        if isinstance(self.value, dict):
-            yield from self.value.items()
-
-    def items(self) -> "Iterator[tuple[int, Node]]":
-        """Return positions and values; nothing if this is not a list."""
-        if isinstance(self.value, list):
-            yield from enumerate(self.value)
-
-    def plain(self) -> Any:
-        """Return the value as plain dicts, lists and scalars."""
-        if isinstance(self.value, dict):
-            return {key: node.plain() for key, node in self.value.items()}
-        if isinstance(self.value, list):
-            return [node.plain() for node in self.value]
-        return self.value
-
-
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file's content. `problems` are its duplicate keys."""
+    """A file's content: plain dicts, lists and scalars. `problems` are its duplicate keys.
+
+    `lines` has the line (from 1) of each value: where it starts, or the line of its key.
+    """
 
     file: str
-    root: Node
+    content: Any
+    lines: Mapping[KeyPath, int]
     problems: tuple[Problem, ...] = ()
 
-    def problem(self, path: KeyPath, what: str, fix: str, *, warning: bool = False) -> Problem:
-        """Return a problem at `path`, with the line of the deepest existing part of the path."""
-        node, line = self.root, self.root.line
+    def line(self, path: KeyPath) -> int:
+        """Return the line of the deepest existing part of a path."""
+        return next(
+            found
+            for end in range(len(path), -1, -1)
+            if (found := self.lines.get(path[:end])) is not None
+        )
+
+    def value(self, path: KeyPath) -> Any:
+        """Return the value at a path as it is written, or None if there is none."""
+        found = self.content
         for part in path:
-            child = node.child(part)
-            if child is None:
-                break
-            node, line = child, child.line
-        return Problem(self.file, line, dotted(path), what, fix, warning)
+            try:
+                found = found[part]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return found
+
+    def problem(self, path: KeyPath, what: str, fix: str, *, warning: bool = False) -> Problem:
+        """Return a problem at a path."""
+        return Problem(self.file, self.line(path), dotted(path), what, fix, warning)
+
+
+def values_in(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """Return a value and all below it with their paths, in their order."""
+    yield path, value
+    for key, child in children(value):
+        yield from values_in(child, (*path, key))
+
+
+def children(value: Any) -> Iterator[tuple[str | int, Any]]:
+    """Return the keys or positions of a mapping or list with the values below; nothing for a scalar."""
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list):
+        yield from enumerate(value)
 
 
 def parse(
@@ -109,10 +92,9 @@ def parse(
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise _unreadable(file, line, "is not UTF-8", "save the file as UTF-8") from None
-    builder = _Builder(file)
     try:
-        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-            builder.take(event)
+        reader = _Reader(file, yaml.parse(text, Loader=yaml.CSafeLoader))
+        root = reader.document()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, max(error.position, 0)) + 1
         what = "contains a control character"
@@ -121,9 +103,9 @@ def parse(
         mark = error.problem_mark
         line = mark.line + 1 if mark is not None else 1
         raise _unreadable(file, line, *_not_yaml(error, text)) from None
-    if builder.root is None or builder.root.value is None:
+    if root is None:
         raise _unreadable(file, 1, "is empty", if_empty)
-    return Document(file, builder.root, tuple(builder.problems))
+    return Document(file, root, reader.lines, tuple(reader.problems))
 
 
 def _not_yaml(error: yaml.MarkedYAMLError, text: str) -> tuple[str, str]:
@@ -148,130 +130,96 @@ def _unreadable(file: str, line: int, what: str, fix: str) -> ConfigurationError
 
 
 @dataclass(slots=True)
-class _Open:
-    """A mapping or list that is not complete yet; `key` waits for its value."""
-
-    node: Node
-    anchor: str | None
-    key: tuple[str, int] | None = None
-
-
-@dataclass(slots=True)
-class _Builder:
-    """Puts the parser's events together without recursion, so depth costs no stack."""
+class _Reader:
+    """Reads values from the parser's events. Its recursion is at most MAX_DEPTH deep."""
 
     file: str
-    root: Node | None = None
+    events: Iterator[Any]
+    lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    _open: list[_Open] = field(default_factory=list)
-    _anchors: dict[str, Node] = field(default_factory=dict)
-    _documents: int = 0
+    _anchors: dict[str, tuple[KeyPath, Any]] = field(default_factory=dict)
+    _line: int = 1
 
-    def take(self, event: yaml.Event) -> None:
-        """Process one parser event. Raises ConfigurationError if it is not supported."""
-        line = event.start_mark.line + 1 if event.start_mark is not None else 1
-        if isinstance(event, yaml.DocumentStartEvent):
-            self._documents += 1
-            if self._documents > 1:
-                raise _unreadable(
-                    self.file, line, "contains a second document", "keep one document"
-                )
-        elif isinstance(event, yaml.AliasEvent):
-            self._alias(event.anchor, line)
-        elif isinstance(event, yaml.ScalarEvent):
-            self._scalar(event, line)
-        elif isinstance(event, yaml.CollectionStartEvent):
-            self._start(event, line)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            opened = self._open.pop()
-            if opened.anchor is not None:
-                self._anchors[opened.anchor] = opened.node
-            self._add(opened.node, line)
+    def document(self) -> Any:
+        """Return the value of the only document, or None if there is none."""
+        root = None
+        for event in self.events:
+            self._line = event.start_mark.line + 1
+            if isinstance(event, yaml.DocumentStartEvent):
+                if self.lines:
+                    raise self._error("contains a second document", "keep one document")
+                root = self._value((), next(self.events))
+        return root
 
-    def _alias(self, anchor: str | None, line: int) -> None:
-        target = self._anchors.get(anchor or "")
-        if target is None:
-            what = "an alias has no anchor above it"
-            raise _unreadable(self.file, line, what, "write the value out")
-        self._add(Node(line, target.value, target.size, target.height), line)
-
-    def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
-        if event.tag not in _TEXT_TAGS:
-            raise _unreadable(
-                self.file, line, "has a tag, which is not supported", "remove the tag"
-            )
-        opened = self._open[-1] if self._open else None
-        if opened and isinstance(opened.node.value, dict) and opened.key is None:
-            self._key(opened, event.value, line)
-            return
-        plain = event.tag is None and event.implicit[0]
-        node = Node(line, _resolve(event.value) if plain else event.value)
+    def _value(self, path: KeyPath, event: Any) -> Any:
+        self._line = event.start_mark.line + 1
+        self._place(path, self._line)
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self._anchors:
+                raise self._error("an alias has no anchor above it", "write the value out")
+            source, value = self._anchors[event.anchor]
+            self._repeat(source, value, path)
+            return value
+        if isinstance(event, yaml.ScalarEvent):
+            value = self._scalar(event)
+        elif event.tag is not None:
+            raise self._error("has a tag, which is not supported", "remove the tag")
+        elif isinstance(event, yaml.MappingStartEvent):
+            value = self._mapping(path)
+        else:
+            value = self._list(path)
         if event.anchor is not None:
-            self._anchors[event.anchor] = node
-        self._add(node, line)
+            self._anchors[event.anchor] = path, value
+        return value
 
-    def _key(self, opened: _Open, key: str, line: int) -> None:
-        if key == "<<":
-            what = "merge keys (<<) are not supported"
-            raise _unreadable(self.file, line, what, "write the keys out, or alias whole values")
-        opened.key = (key, line)
+    def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
+        if event.tag not in _TEXT_TAGS:
+            raise self._error("has a tag, which is not supported", "remove the tag")
+        is_plain = event.tag is None and event.implicit[0]
+        return _resolve(event.value) if is_plain else str(event.value)
 
-    def _start(self, event: yaml.CollectionStartEvent, line: int) -> None:
-        if event.tag is not None:
-            raise _unreadable(
-                self.file, line, "has a tag, which is not supported", "remove the tag"
-            )
-        opened = self._open[-1] if self._open else None
-        if opened and isinstance(opened.node.value, dict) and opened.key is None:
-            raise _unreadable(
-                self.file, line, "has a key that is not plain text", "write a plain key"
-            )
-        self._check_depth(len(self._open) + 1, line)
-        mapping = isinstance(event, yaml.MappingStartEvent)
-        self._open.append(_Open(Node(line, {} if mapping else []), event.anchor))
+    def _mapping(self, path: KeyPath) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            self._line = event.start_mark.line + 1
+            if not isinstance(event, yaml.ScalarEvent):
+                raise self._error("has a key that is not plain text", "write a plain key")
+            key = str(event.value)
+            if key == "<<":
+                fix = "write the keys out, or alias whole values"
+                raise self._error("merge keys (<<) are not supported", fix)
+            below = (*path, key)
+            if key in found:
+                what = f"is repeated; the first one is on line {self.lines[below]}"
+                fix = "rename or remove one of them"
+                self.problems.append(Problem(self.file, self._line, dotted(below), what, fix))
+            self._place(below, self._line)
+            value = self._value(below, next(self.events))
+            found.setdefault(key, value)
+        return found
 
-    def _add(self, node: Node, line: int) -> None:
-        if not self._open:
-            self.root = node
-            return
-        opened = self._open[-1]
-        parent = opened.node
-        parent.size += node.size
-        parent.height = max(parent.height, node.height + 1)
-        self._check_depth(len(self._open) + node.height, line)
-        if parent.size > MAX_NODES:
-            what = f"has more than {MAX_NODES} values after aliases are expanded"
-            raise _unreadable(self.file, line, what, "use fewer aliases")
-        if isinstance(parent.value, list):
-            parent.value.append(node)
-        elif isinstance(parent.value, dict) and opened.key is not None:
-            key, node.line = opened.key
-            opened.key = None
-            self._pair(parent.value, key, node)
+    def _list(self, path: KeyPath) -> list[Any]:
+        found: list[Any] = []
+        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+            found.append(self._value((*path, len(found)), event))
+        return found
 
-    def _check_depth(self, depth: int, line: int) -> None:
-        if depth > MAX_DEPTH:
-            what = f"is nested deeper than {MAX_DEPTH} levels"
-            raise _unreadable(self.file, line, what, "flatten it")
+    def _repeat(self, source: KeyPath, value: Any, target: KeyPath) -> None:
+        """Give the values below an alias the lines of those below its anchor."""
+        for key, child in children(value):
+            self._place((*target, key), self.lines[*source, key])
+            self._repeat((*source, key), child, (*target, key))
 
-    def _pair(self, mapping: dict[str, Node], key: str, node: Node) -> None:
-        if key not in mapping:
-            mapping[key] = node
-            return
-        what = f"is repeated; the first one is on line {mapping[key].line}"
-        key_path = dotted((*self._path(), key))
-        fix = "rename or remove one of them"
-        self.problems.append(Problem(self.file, node.line, key_path, what, fix))
+    def _place(self, path: KeyPath, line: int) -> None:
+        if len(path) > MAX_DEPTH:
+            raise self._error(f"is nested deeper than {MAX_DEPTH} levels", "flatten it")
+        self.lines.setdefault(path, line)
+        if len(self.lines) > MAX_VALUES:
+            what = f"has more than {MAX_VALUES} values after aliases are expanded"
+            raise self._error(what, "use fewer aliases")
 
-    def _path(self) -> KeyPath:
-        path: list[str | int] = []
-        for opened in self._open[:-1]:
-            value = opened.node.value
-            if opened.key is not None:
-                path.append(opened.key[0])
-            elif isinstance(value, list):
-                path.append(len(value))
-        return tuple(path)
+    def _error(self, what: str, fix: str) -> ConfigurationError:
+        return _unreadable(self.file, self._line, what, fix)
 
 
 def _resolve(text: str) -> Scalar:

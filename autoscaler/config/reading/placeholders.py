@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from autoscaler.config.problems import KeyPath, Problem, show
-from autoscaler.config.reading.document import Document, Node
+from autoscaler.config.problems import Problem, show
+from autoscaler.config.reading.document import Document, values_in
 
 APP_ID = "YOUR-APP-ID"
 ORGANIZATION = "YOUR-ORGANIZATION"
@@ -25,15 +25,8 @@ _OTHER_FIX = "write your own value"
 
 def check_placeholders(document: Document) -> Iterator[Problem]:
     """Return an error for each value with a placeholder, in the order of the file."""
-    yield from _below(document, (), document.root)
-
-
-def _below(document: Document, path: KeyPath, node: Node) -> Iterator[Problem]:
-    for key, child in node.entries():
-        yield from _below(document, (*path, key), child)
-    for index, child in node.items():
-        yield from _below(document, (*path, index), child)
-    found = _PLACEHOLDER.search(node.value) if isinstance(node.value, str) else None
-    if found is not None:
-        fix = _FIXES.get(found[0], _OTHER_FIX)
-        yield document.problem(path, f"{show(node.value)} is a placeholder", fix)
+    for path, value in values_in(document.content):
+        found = _PLACEHOLDER.search(value) if isinstance(value, str) else None
+        if found is not None:
+            fix = _FIXES.get(found[0], _OTHER_FIX)
+            yield document.problem(path, f"{show(value)} is a placeholder", fix)

@@ -1,16 +1,16 @@
 """The structure of fleet.yaml: every key with its type and default.
 
-`structure` adds the keys of each kind of provider. A type here validates one value by itself. `checks`
-validates combinations of values, on the file as written, so that one wrong key hides no other. Only
-`load` creates Settings. They are frozen and contain no secret, only the names of files with secrets.
+`structure` adds the keys of each kind of provider. A type here validates one value by itself; `checks/`
+validates combinations of values. Only `load` creates Settings. They are frozen and contain no secret, only the
+names of files with secrets.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from autoscaler.config.job_container import JobContainer
 from autoscaler.config.settings import scalars, shapes
 from autoscaler.config.settings.scalars import wrong
 from autoscaler.config.settings.shapes import (
@@ -18,7 +18,9 @@ from autoscaler.config.settings.shapes import (
     Dollars,
     FilePath,
     Glob,
+    NoValueError,
     Positive,
+    SecretFile,
     Section,
     Text,
 )
@@ -37,7 +39,7 @@ class App(Section):
 
     id: Annotated[int, Field(ge=1, le=999_999_999_999_999)]
     """The App ID."""
-    private_key_file: FilePath
+    private_key_file: SecretFile
     """The App's private key, a PEM file."""
 
 
@@ -70,7 +72,7 @@ class GitHubSettings(Section):
     """The REST API; for GitHub Enterprise Server `https://HOST/api/v3`."""
     apps: Annotated[tuple[App, ...], Field(min_length=1)]
     """The GitHub Apps; several share the registrations."""
-    webhook_secret_file: FilePath
+    webhook_secret_file: SecretFile
     """A file with one webhook secret per line: the old and the new one during a rotation."""
     scopes: Annotated[tuple[ScopeSettings, ...], Field(min_length=1)]
     """The organizations and repositories to serve: at most 100. The first that covers a job gives its group."""
@@ -83,7 +85,7 @@ class Tls(Section):
 
     certificate_file: FilePath
     """The certificate and its intermediates, PEM."""
-    key_file: FilePath
+    key_file: SecretFile
     """The certificate's private key, PEM."""
     ca_file: FilePath | None = None
     """The CA certificate with which machines check the server's, PEM; default: those of their system."""
@@ -102,9 +104,9 @@ class ServerSettings(Section):
     """The URL under which machines reach the controller."""
     webhook_listen: shapes.ListenAddress | None = None
     """`host:port` of /webhook alone, plain HTTP; without it, /webhook is on `listen`."""
-    admin_token_file: FilePath | None = None
+    admin_token_file: SecretFile | None = None
     """A file with a line `NAME ROLE TOKEN` per token of an operator; without it there is no /admin."""
-    metrics_token_file: FilePath | None = None
+    metrics_token_file: SecretFile | None = None
     """A file with one token per line; without it, anyone who reaches `listen` may read /metrics."""
 
 
@@ -148,6 +150,24 @@ class MetricsSettings(Section):
     """How soon jobs start, each as for `autoscaler alerts --objective`. A SKU has the first that matches."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobContainer:
+    """The container in which the jobs of a launch option run: image, user, limits and environment.
+
+    `cpus` is the number of CPUs, and `memory` is in bytes; None means no limit. `shared_memory` is the size of
+    /dev/shm in bytes; None means the default of the container runtime. `unknown` are the variables
+    whose values only the provider knows, such as those from a Secret.
+    """
+
+    image: str
+    user: int
+    cpus: float | None = None
+    memory: int | None = None
+    shared_memory: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+
+
 class ProviderSection(Section):
     """The section of one kind of provider. Each kind has a subclass of its own."""
 
@@ -178,8 +198,11 @@ class ProviderSettings(Section):
 
     @property
     def kind(self) -> str:
-        """The key of its section."""
-        return next(key for key in type(self).model_fields if getattr(self, key) is not None)
+        """The key of its section. Raises NoValueError if it has not exactly one."""
+        found = [key for key in type(self).model_fields if getattr(self, key) is not None]
+        if len(found) != 1:
+            raise NoValueError("kind")
+        return found[0]
 
     @property
     def section(self) -> ProviderSection:

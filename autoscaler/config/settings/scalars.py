@@ -8,9 +8,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Any
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator
@@ -19,7 +20,6 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from autoscaler.config.problems import show
-from autoscaler.config.settings.time_zones import suggestion
 from autoscaler.model.interruptions import NO_RERUN
 
 MAX_TEXT = 1024
@@ -29,6 +29,11 @@ DURATION = r"^(?=[0-9])(?:[0-9]{1,6}d)?(?:[0-9]{1,6}h)?(?:[0-9]{1,6}m)?(?:[0-9]{
 _PARTS = re.compile(r"([0-9]{1,9})([dhms])")
 _UNIT = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+TIME_ZONE_FIX = (
+    "write a name of the IANA time zone database, such as America/New_York, Europe/Berlin or UTC"
+)
+_SAME_CITY = 0.86
+"""Similarity from 0 to 1: `Berln` is more similar to Berlin, `Munich` less to `Zurich`."""
 _PUBLIC_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~/\-]*)?")
 _PLAIN_URL = "use letters, digits, dots and - in the host, and also _ ~ / in the path"
 _LABEL_BY_DEFAULT = {
@@ -298,5 +303,17 @@ def check_timezone(text: str) -> str:
     try:
         ZoneInfo(text)
     except (KeyError, ValueError, OSError):
-        raise wrong(f"{show(text)} is not a time zone", suggestion(text)) from None
+        raise wrong(f"{show(text)} is not a time zone", _time_zone_fix(text)) from None
     return text
+
+
+def _time_zone_fix(text: str) -> str:
+    """Suggest the zone of the same city, or of one spelled like it, or else none: a wrong zone is worse."""
+    # Etc/GMT+2 is two hours behind GMT: the signs of these zones are inverted.
+    zones = [zone for zone in available_timezones() if not zone.startswith("Etc/")]
+    by_city: dict[str, str] = {}
+    for zone in sorted(zones, key=lambda zone: (len(zone), zone)):
+        by_city.setdefault(zone.rpartition("/")[2].casefold(), zone)
+    city = text.strip().replace(" ", "_").rpartition("/")[2].casefold()
+    found = get_close_matches(city[:60], by_city, n=1, cutoff=_SAME_CITY)
+    return f"write {by_city[found[0]]}" if found else TIME_ZONE_FIX

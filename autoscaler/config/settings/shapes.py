@@ -3,12 +3,25 @@
 This module and `scalars` define the format of each type; `settings` has the keys with their types.
 """
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 
 from autoscaler.config.settings import scalars
 from autoscaler.config.settings.scalars import Address, Matching
+
+
+class FileName(str):
+    """The path of a file, relative to the folder of fleet.yaml."""
+
+    __slots__ = ()
+
+
+class SecretFileName(FileName):
+    """The path of a file with secrets."""
+
+    __slots__ = ()
+
 
 FleetName = Annotated[
     str,
@@ -36,7 +49,11 @@ ProviderName = Annotated[
 FilePath = Annotated[
     str,
     Matching(r"[^\x00-\x1f\x7f]+", "a path", "name a file, relative to this one", maximum=1024),
+    AfterValidator(FileName),
 ]
+"""The path of a file that `checks/named_files` then tries to read."""
+SecretFile = Annotated[FilePath, AfterValidator(SecretFileName)]
+"""The path of a file with secrets. If there is no such file, it is not shown: it may be the secret itself."""
 Text = Annotated[
     str,
     Matching(r"[^\x00-\x1f\x7f]+", "a line of text", "write something on one line", maximum=256),
@@ -84,17 +101,6 @@ ImageName = Annotated[
         r"[A-Za-z0-9 ()\[\]./'@_*?-]{1,128}", "an image name glob", "write one such as gpu-*", 128
     ),
 ]
-KmsKey = Annotated[
-    str,
-    Matching(
-        r"(arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:)?alias/[A-Za-z0-9/_-]{1,250}"
-        r"|arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[a-z0-9-]+"
-        r"|mrk-[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
-        "a KMS key",
-        "write a key's id, alias/NAME, or the ARN of either",
-        maximum=2048,
-    ),
-]
 ContainerImage = Annotated[
     str,
     Matching(
@@ -135,9 +141,21 @@ DurationOrNone = Annotated[
 ]
 
 
+class NoValueError(AttributeError):
+    """A key has an error of its own, so that it has no value to check."""
+
+
 class Section(BaseModel):
     """A mapping of fleet.yaml: frozen, strict, and without keys that it does not name."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
     )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Raise NoValueError for a key that `validate` left out, and for a property that reads it."""
+            if name in type(self).model_fields or hasattr(type(self), name):
+                raise NoValueError(name)
+            return super().__getattr__(name)

@@ -18,7 +18,6 @@ from autoscaler.config.settings.shapes import (
     Positive,
     Section,
 )
-from autoscaler.config.tags import Tags
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 
@@ -82,19 +81,6 @@ class Image(Section):
     """`self`, `amazon`, `aws-marketplace` or an account's 12 digits."""
     canary: Canary | None = None
     """Another image for a share of the launches: the newest of another name."""
-
-
-class Volume(Section):
-    """The performance and encryption of the machine's disks. The type of every disk is gp3."""
-
-    iops: Annotated[int, Field(ge=3000, le=80_000)] | None = None
-    """IOPS of the root disk, at most 500 for each GiB; default: 3000, which costs nothing extra."""
-    throughput: Annotated[int, Field(ge=125, le=2000)] | None = None
-    """Throughput of the root disk in MiB/s, at most a quarter of its IOPS; default: 125."""
-    initialization_rate: Annotated[int, Field(ge=100, le=300)] | None = None
-    """MiB/s at which EBS fills the root disk from its snapshot; default: blocks are read on first use."""
-    kms_key: shapes.KmsKey | None = None
-    """The KMS key of all disks: an id, `alias/NAME` or an ARN; default: the region's default key for EBS."""
 
 
 class Schedule(Section):
@@ -169,12 +155,6 @@ class SkuSettings(Section):
     has no driver, and GPUs are not checked."""
     disk_gb: shapes.Gibibytes | None = None
     """The size of the root disk in GiB, at least the image's own; default: the image's own."""
-    boot_script_file: shapes.FilePath | None = None
-    """A script that runs as root before the agent, for at most 10 minutes (EC2, Linux). Jobs can read it."""
-    volume: Volume | None = None
-    """The performance and encryption of the disks (EC2)."""
-    tags: Tags = Field(default_factory=dict)
-    """Tags of everything that is created for the SKU, in place of the provider's with the same keys (EC2)."""
     labels: tuple[Label, ...] = ()
     """Labels in addition to the SKU's name: at most 100; all SKUs have at most 5000 together."""
     unlabelled: bool = False

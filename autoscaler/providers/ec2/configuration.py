@@ -8,19 +8,23 @@ from pydantic import Field
 from autoscaler.config.settings import shapes
 from autoscaler.config.settings.fleet import ProviderSection
 from autoscaler.config.settings.shapes import Count, Dollars, FilePath, Name, Positive, Section
-from autoscaler.config.settings.sku import LaunchOptionSettings
-from autoscaler.config.tags import Tags
+from autoscaler.config.settings.sku import LaunchOptionSettings, SkuSettings
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.prices import READ_AS
 from autoscaler.providers.ec2.shapes import (
     Account,
     CapacityReservation,
+    KmsKey,
     PlacementGroup,
     Quota,
     Region,
     SecurityGroupId,
     SubnetId,
+    Tags,
 )
+
+KEY = "ec2"
+"""The key of an EC2 provider's section."""
 
 
 class Ec2OptionKeys(LaunchOptionSettings):
@@ -36,6 +40,30 @@ class Ec2OptionKeys(LaunchOptionSettings):
     """The id of a capacity reservation: its machines, and no others, are launched (EC2)."""
     placement_group: PlacementGroup | None = None
     """The name of an existing placement group for the machines (EC2)."""
+
+
+class Volume(Section):
+    """The performance and encryption of the machine's disks. The type of every disk is gp3."""
+
+    iops: Annotated[int, Field(ge=3000, le=80_000)] | None = None
+    """IOPS of the root disk, at most 500 for each GiB; default: 3000, which costs nothing extra."""
+    throughput: Annotated[int, Field(ge=125, le=2000)] | None = None
+    """Throughput of the root disk in MiB/s, at most a quarter of its IOPS; default: 125."""
+    initialization_rate: Annotated[int, Field(ge=100, le=300)] | None = None
+    """MiB/s at which EBS fills the root disk from its snapshot; default: blocks are read on first use."""
+    kms_key: KmsKey | None = None
+    """The KMS key of all disks: an id, `alias/NAME` or an ARN; default: the region's default key for EBS."""
+
+
+class Ec2SkuKeys(SkuSettings):
+    """The keys of a SKU with launch options on EC2."""
+
+    boot_script_file: FilePath | None = None
+    """A script that runs as root before the agent, for at most 10 minutes (EC2, Linux). Jobs can read it."""
+    volume: Volume | None = None
+    """The performance and encryption of the disks (EC2)."""
+    tags: Tags = Field(default_factory=dict)
+    """Tags of everything that is created for the SKU, in place of the provider's with the same keys (EC2)."""
 
 
 class TokenBucket(Section):

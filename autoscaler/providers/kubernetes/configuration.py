@@ -6,8 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from autoscaler.config.job_container import JobContainer
-from autoscaler.config.settings.fleet import ProviderSection
+from autoscaler.config.settings.fleet import JobContainer, ProviderSection
 from autoscaler.config.settings.shapes import Dollars, Duration, FilePath, Section, Text
 from autoscaler.config.settings.sku import LaunchOptionSettings
 from autoscaler.model.identifiers import Seconds
@@ -21,6 +20,9 @@ from autoscaler.providers.kubernetes.shapes import (
     QualifiedName,
     Quantity,
 )
+
+KEY = "kubernetes"
+"""The key of a Kubernetes provider's section."""
 
 
 class TaintEffect(StrEnum):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from autoscaler.config.job_container import JobContainer
+from autoscaler.config.settings.fleet import JobContainer
 from autoscaler.providers.kubernetes.quantities import quantity
 from autoscaler.providers.kubernetes.settings import RUNNER_USER
 from autoscaler.providers.kubernetes.shared_memory import bytes_of

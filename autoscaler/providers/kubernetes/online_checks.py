@@ -6,13 +6,12 @@ launch option as a dry run, and reads the free capacity where no provisioner add
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from autoscaler.config.configuration import Configuration
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import OnlineCheck
 from autoscaler.config.reading.document import Document
-from autoscaler.config.settings.fleet import Settings
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.system import SystemClock
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
@@ -23,6 +22,7 @@ from autoscaler.providers.kubernetes.avoided_nodes import LEAST_KARPENTER
 from autoscaler.providers.kubernetes.capacity import fitting_nodes
 from autoscaler.providers.kubernetes.capacity_reading import read_capacity
 from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.configuration import KEY
 from autoscaler.providers.kubernetes.container_modes import ContainerHooks
 from autoscaler.providers.kubernetes.errors import (
     ADMISSION_DENIED,
@@ -31,7 +31,6 @@ from autoscaler.providers.kubernetes.errors import (
     POD_SECURITY,
     WEBHOOK_FAILED,
 )
-from autoscaler.providers.kubernetes.file_checks import KEY
 from autoscaler.providers.kubernetes.launching import dry_run
 from autoscaler.providers.kubernetes.manifests import named_pod
 from autoscaler.providers.kubernetes.preflight import sample_order
@@ -80,8 +79,9 @@ class _NoMetrics:
         """Do nothing."""
 
 
-async def check_online(document: Document, settings: Settings, folder: Path) -> OnlineCheck:
+async def check_online(configuration: Configuration) -> OnlineCheck:
     """Return what the cluster of each provider answered."""
+    settings, folder = configuration.settings, configuration.path.parent
     problems: list[Problem] = []
     lines: list[str] = []
     places: dict[tuple[str, str], str] = {}
@@ -93,7 +93,7 @@ async def check_online(document: Document, settings: Settings, folder: Path) -> 
             ProviderName(name), settings, folder, installations, _ANY_SHA256
         )
         api = KubernetesApi(found, _NoMetrics(), SystemClock())
-        cluster = _Cluster(document, found, api)
+        cluster = _Cluster(configuration.document, found, api)
         try:
             one = await cluster.check()
             keys = await cluster.signing_keys()

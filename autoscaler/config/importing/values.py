@@ -1,7 +1,4 @@
-"""Validates single values by their type, independently of the rest of the file.
-
-`shapes` has the types; `settings` has the keys with their types.
-"""
+"""Validates single values by their type, independently of a whole fleet.yaml."""
 
 import json
 from functools import cache
@@ -9,7 +6,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from autoscaler.config.reading.document import Node
 from autoscaler.config.reading.wording import sentence
 from autoscaler.config.settings.shapes import Section
 
@@ -20,17 +16,6 @@ def read(shape: Any, value: object) -> Any:
         return _adapter(shape).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         raise ValueError(sentence(error.errors(include_url=False)[0], Section)[0]) from None
-
-
-def valid(node: Node | None, shape: Any, *path: str | int) -> Any:
-    """Return the value at a path below `node`, or None if there is none of this type."""
-    found = node.get(*path) if node is not None else None
-    if found is None:
-        return None
-    try:
-        return read(shape, found.plain())
-    except ValueError:
-        return None
 
 
 @cache
