@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import Field, create_model
 
 from autoscaler.config.provider_kind import ProviderKind
-from autoscaler.config.settings import shapes
 from autoscaler.config.settings.fleet import ProviderSettings, Settings
 from autoscaler.config.settings.scalars import write_duration
+from autoscaler.config.settings.shapes import ProviderName, Section, SkuName
 from autoscaler.config.settings.sku import LaunchOptionSettings, SkuSettings
 
 
@@ -18,8 +18,8 @@ from autoscaler.config.settings.sku import LaunchOptionSettings, SkuSettings
 def settings_type(kinds: tuple[ProviderKind, ...]) -> type[Settings]:
     """Return `Settings` with the keys of these kinds. Raises TypeError if two kinds share a key."""
     provider, sku = _provider_type(kinds), _sku_type(kinds)
-    skus: Any = Mapping[shapes.SkuName, sku]  # type: ignore[valid-type]
-    providers: Any = Mapping[shapes.ProviderName, provider]  # type: ignore[valid-type]
+    skus: Any = Mapping[SkuName, sku]  # type: ignore[valid-type]
+    providers: Any = Mapping[ProviderName, provider]  # type: ignore[valid-type]
     return create_model(
         "Settings",
         __base__=Settings,
@@ -79,7 +79,7 @@ def _sku_type(kinds: Sequence[ProviderKind]) -> type[SkuSettings]:
     )
 
 
-def _changed(section: type[shapes.Section], name: str, annotation: Any) -> Any:
+def _changed(section: type[Section], name: str, annotation: Any) -> Any:
     """Return a field's definition with another type, and the same key and description."""
     field = section.model_fields[name]
     return annotation, Field(alias=field.alias, description=field.description)

@@ -14,10 +14,10 @@ from autoscaler.config.problems import Problem
 from autoscaler.config.reading.document import parse
 from autoscaler.config.reading.validation import validate
 from autoscaler.config.structure import settings_type
-from autoscaler.model.access_rules import rule_against
 from autoscaler.model.catalogue import Access, Architecture, OperatingSystem, Sku
-from autoscaler.model.demand import serves
 from autoscaler.model.identifiers import SkuName
+from autoscaler.model.jobs.access_rules import rule_against
+from autoscaler.model.jobs.demand import serves
 from autoscaler.model.run_origins import RunOrigin
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import MINIMAL, Folder

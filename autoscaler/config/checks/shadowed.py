@@ -8,7 +8,7 @@ from autoscaler.config.configuration import Configuration
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.settings.shapes import NoValueError
 from autoscaler.config.settings.sku import AccessSettings, SkuSettings
-from autoscaler.model.labels import covers, label_set
+from autoscaler.model.jobs.labels import covers, label_set
 
 _WILDCARDS = frozenset("*?[]")
 

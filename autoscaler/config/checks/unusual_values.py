@@ -8,7 +8,7 @@ from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.settings.fleet import ScopeSettings
 from autoscaler.config.settings.sku import SkuSettings
 from autoscaler.model.identifiers import Seconds
-from autoscaler.model.labels import label_set
+from autoscaler.model.jobs.labels import label_set
 from autoscaler.model.wait_objectives import objective_of
 
 UNTIMED_JOB: Seconds = 6 * 3600.0

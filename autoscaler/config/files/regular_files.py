@@ -8,6 +8,9 @@ from typing import BinaryIO
 
 from autoscaler.config.problems import ConfigurationError, Problem, unreadable_fix
 
+MAX_REGULAR_BYTES = 2**20
+"""Certificates and boot scripts are smaller."""
+
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading. Raises OSError, also for any other kind of file.
@@ -18,9 +21,16 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path) -> bytes:
-    """Return the content of a regular file. Raises OSError, also for any other kind of file."""
+    """Return the content of a regular file.
+
+    Raises OSError, also for any other kind of file, and for more than 1 MiB (MAX_REGULAR_BYTES).
+    """
     with open_regular(path) as file:
-        return file.read()
+        content = file.read(MAX_REGULAR_BYTES + 1)
+    if len(content) > MAX_REGULAR_BYTES:
+        reason = f"Larger than {MAX_REGULAR_BYTES // 2**20} MiB"
+        raise OSError(errno.EFBIG, reason, str(path))
+    return content
 
 
 def read_bounded(path: Path, shown: str, maximum: int) -> bytes:

@@ -17,7 +17,7 @@ from autoscaler.config.importing.scale_config import Imported, import_types
 from autoscaler.config.importing.values import read
 from autoscaler.config.problems import ConfigurationError, Problem, printable, show
 from autoscaler.config.reading.document import MAX_BYTES, parse
-from autoscaler.config.settings import shapes
+from autoscaler.config.settings.shapes import ProviderName
 
 HOLDS_RUNNER = "must contain GitHub's runner, which PyTorch's fleet downloads at boot"
 
@@ -105,7 +105,7 @@ def _check(options: ImportOptions) -> None:
         what = f"{show(options.prefix)} is not a prefix of labels"
         problems.append(Problem("--prefix", 0, "", what, "write one such as lf. or lf.c."))
     try:
-        read(shapes.ProviderName, options.provider)
+        read(ProviderName, options.provider)
     except ValueError as error:
         fix = "name it with letters, digits, dots, - and _"
         problems.append(Problem("--provider", 0, "", str(error), fix))

@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 from autoscaler.config.importing.runner_types import EXPERIMENT, LABELS, Given, RunnerType
 from autoscaler.config.importing.values import read
 from autoscaler.config.problems import KeyPath, show
-from autoscaler.config.settings import shapes
+from autoscaler.config.settings.shapes import (
+    Count,
+    Gibibytes,
+    ImageName,
+    ImageOwner,
+    InstanceType,
+    Label,
+    Percent,
+)
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 
@@ -80,8 +88,8 @@ def parse_ami(text: str) -> dict[str, str]:
     """Parse an image given as `name|owner`; the default owner is Amazon. Raises ValueError."""
     name, bar, owner = text.partition("|")
     found = {"name": name.strip(), "owner": owner.strip() if bar else DEFAULT_OWNER}
-    read(shapes.ImageName, found["name"])
-    read(shapes.ImageOwner, found["owner"])
+    read(ImageName, found["name"])
+    read(ImageOwner, found["owner"])
     return found
 
 
@@ -92,7 +100,7 @@ def _machine(
     done: Translation,
 ) -> None:
     os = _required(of_type, "os", OperatingSystem)
-    kind = _required(of_type, "instance_type", shapes.InstanceType)
+    kind = _required(of_type, "instance_type", InstanceType)
     path = of_type.keys["instance_type"].path
     try:
         arch, image = hardware_of(kind, os)
@@ -155,14 +163,14 @@ def _canary_error(given: Given) -> str | None:
         if given.path[-1] == "ami":
             parse_ami(read(str, given.value))
         else:
-            read(shapes.Percent, given.value)
+            read(Percent, given.value)
     except ValueError as error:
         return str(error)
     return None
 
 
 def _disk(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
-    _copy(given, shapes.Gibibytes, "disk_gb", done)
+    _copy(given, Gibibytes, "disk_gb", done)
 
 
 def _max_available(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
@@ -170,7 +178,7 @@ def _max_available(of_type: RunnerType, given: Given, done: Translation) -> None
     if type(value) is int and value <= 0:
         done.reported[given.path] = f"{value} {_NO_CAP}"
         return
-    _copy(given, shapes.Count, "max_machines", done)
+    _copy(given, Count, "max_machines", done)
 
 
 def _min_available(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
@@ -181,7 +189,7 @@ def _min_available(of_type: RunnerType, given: Given, done: Translation) -> None
         done.reported[given.path] = (
             f"{value} is more than max_available, {most}: no machine is kept ready"
         )
-    elif _copy(given, shapes.Count, "min", done):
+    elif _copy(given, Count, "min", done):
         done.sku["idle"] = {"min": done.sku.pop("min")}
 
 
@@ -204,7 +212,7 @@ def _labels(of_type: RunnerType, given: Given, done: Translation) -> None:
     for index, one in enumerate(given.value):
         path = (*given.path, index)
         try:
-            label = read(shapes.Label, one)
+            label = read(Label, one)
         except ValueError as error:
             done.reported[path] = str(error)
             continue

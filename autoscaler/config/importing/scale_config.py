@@ -20,7 +20,7 @@ from autoscaler.config.importing.runner_types import VARIANTS, RunnerType, keys_
 from autoscaler.config.importing.values import read
 from autoscaler.config.problems import KeyPath, dotted
 from autoscaler.config.reading.document import Document
-from autoscaler.config.settings import shapes
+from autoscaler.config.settings.shapes import SkuName
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -105,7 +105,7 @@ class _Importing:
 
     def _check_label(self, of_type: RunnerType) -> None:
         try:
-            read(shapes.SkuName, of_type.label)
+            read(SkuName, of_type.label)
         except ValueError as error:
             raise UnconvertibleError(of_type.path, str(error)) from None
         first = self._taken.get(of_type.label.lower())

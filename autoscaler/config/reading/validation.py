@@ -35,6 +35,7 @@ def validate(document: Document, structure: type[_S]) -> tuple[_S, list[Problem]
     wrong = {value_path(one) for one in errors}
     around = {path[:end] for path in wrong for end in range(len(path))}
     part = _Part(wrong, around).section(structure, document.content, ())
+    assert isinstance(part, structure)
     return part, list(explain(document, errors, structure))
 
 
@@ -44,12 +45,12 @@ class _Part:
     def __init__(self, wrong: set[KeyPath], around: set[KeyPath]) -> None:
         self._wrong, self._around = wrong, around
 
-    def section(self, section: type[_S], content: Any, path: KeyPath) -> _S:
+    def section(self, section: type[Section], content: Any, path: KeyPath) -> Section:
         keys = {name: field.alias or name for name, field in section.model_fields.items()}
         given = {
             name: key for name, key in keys.items() if isinstance(content, dict) and key in content
         }
-        part: _S = section.model_construct(set(given))
+        part = section.model_construct(set(given))
         if not isinstance(content, dict):
             part.__dict__.clear()
         for name, key in given.items():

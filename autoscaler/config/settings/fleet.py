@@ -11,17 +11,26 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from autoscaler.config.settings import scalars, shapes
-from autoscaler.config.settings.scalars import wrong
+from autoscaler.config.settings.scalars import parsed, wrong
 from autoscaler.config.settings.shapes import (
+    ContainerImage,
     Count,
     Dollars,
     FilePath,
+    FleetName,
     Glob,
+    ListenAddress,
     NoValueError,
+    Owner,
     Positive,
+    ProviderName,
+    PublicUrl,
+    RepositoryName,
     SecretFile,
     Section,
+    SecureUrl,
+    SkuName,
+    StoreUrl,
     Text,
 )
 from autoscaler.config.settings.sku import LaunchOptionSettings, SkuSettings
@@ -46,9 +55,9 @@ class App(Section):
 class ScopeSettings(Section):
     """Where runners are registered: an organization or a repository."""
 
-    org: shapes.Owner | None = None
+    org: Owner | None = None
     """An organization. A scope has either `org` or `repo`."""
-    repo: shapes.RepositoryName | None = None
+    repo: RepositoryName | None = None
     """A repository, as `owner/name`."""
     runner_group: Text = "Default"
     """The runner group of the runners."""
@@ -68,7 +77,7 @@ class Registrations(Section):
 class GitHubSettings(Section):
     """How GitHub is reached, and what is served there."""
 
-    api_url: shapes.SecureUrl = "https://api.github.com"
+    api_url: SecureUrl = "https://api.github.com"
     """The REST API; for GitHub Enterprise Server `https://HOST/api/v3`."""
     apps: Annotated[tuple[App, ...], Field(min_length=1)]
     """The GitHub Apps; several share the registrations."""
@@ -94,15 +103,15 @@ class Tls(Section):
 class ServerSettings(Section):
     """Where the controller listens, and how machines reach it."""
 
-    listen: shapes.ListenAddress
+    listen: ListenAddress
     """`host:port` of /bootstrap, /metrics, /healthz, /readyz, /admin and the console."""
     tls: Tls | None = None
     """The server's certificate. Without it the server speaks plain HTTP: on loopback, or with `insecure`."""
     insecure: bool = False
     """Allow plain HTTP although other hosts can connect, such as behind a proxy that terminates TLS."""
-    public_url: shapes.PublicUrl
+    public_url: PublicUrl
     """The URL under which machines reach the controller."""
-    webhook_listen: shapes.ListenAddress | None = None
+    webhook_listen: ListenAddress | None = None
     """`host:port` of /webhook alone, plain HTTP; without it, /webhook is on `listen`."""
     admin_token_file: SecretFile | None = None
     """A file with a line `NAME ROLE TOKEN` per token of an operator; without it there is no /admin."""
@@ -134,15 +143,13 @@ def _distinct(objectives: tuple[WaitObjective, ...]) -> tuple[WaitObjective, ...
     return objectives
 
 
-Objective = Annotated[
-    WaitObjective, *scalars.parsed(_objective, "^[A-Za-z0-9_-]{1,64}=.+:[0-9]+:[0-9.]+$")
-]
+Objective = Annotated[WaitObjective, *parsed(_objective, "^[A-Za-z0-9_-]{1,64}=.+:[0-9]+:[0-9.]+$")]
 
 
 class MetricsSettings(Section):
     """What /metrics shows beside the series of the whole fleet."""
 
-    repositories: Annotated[tuple[shapes.RepositoryName, ...], Field(max_length=50)] = ()
+    repositories: Annotated[tuple[RepositoryName, ...], Field(max_length=50)] = ()
     """Repositories, as `owner/name`, with series of their own: waits, results, run times and costs."""
     wait_objectives: Annotated[
         tuple[Objective, ...], Field(max_length=50), AfterValidator(_distinct)
@@ -215,13 +222,13 @@ class ProviderSettings(Section):
 class Settings(Section):
     """The whole of fleet.yaml."""
 
-    fleet: shapes.FleetName
+    fleet: FleetName
     """The fleet's name, in the names of runners and the tags of machines."""
     github: GitHubSettings
     """How the controller reaches GitHub, and what it serves there."""
     server: ServerSettings
     """Where the controller listens, and how machines reach it."""
-    store: shapes.StoreUrl
+    store: StoreUrl
     """`sqlite:///FILE`. PostgreSQL is not implemented yet."""
     limits: LimitSettings = LimitSettings()
     """Limits of the whole fleet."""
@@ -229,9 +236,9 @@ class Settings(Section):
     """What /metrics shows beside the series of the whole fleet."""
     versions_file: FilePath | None = None
     """A versions.yaml of your own, for `driver: install`; default: the one of this installation."""
-    driver_test_image: shapes.ContainerImage | None = None
+    driver_test_image: ContainerImage | None = None
     """The image with which `driver: install` tests NVIDIA's toolkit; default: Ubuntu from Amazon ECR Public."""
-    providers: Annotated[Mapping[shapes.ProviderName, ProviderSettings], Field(min_length=1)]
+    providers: Annotated[Mapping[ProviderName, ProviderSettings], Field(min_length=1)]
     """Where the machines run, by a name of your choice."""
-    skus: Annotated[Mapping[shapes.SkuName, SkuSettings], Field(min_length=1)]
+    skus: Annotated[Mapping[SkuName, SkuSettings], Field(min_length=1)]
     """Kinds of runners by name, at most 500; the name is a label. The first SKU that serves a job gets it."""

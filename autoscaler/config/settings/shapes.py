@@ -7,8 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 
-from autoscaler.config.settings import scalars
-from autoscaler.config.settings.scalars import Address, Matching
+from autoscaler.config.settings.scalars import (
+    DURATION,
+    Address,
+    Matching,
+    check_branch_glob,
+    check_cron,
+    check_glob,
+    check_label,
+    check_sku_name,
+    check_timezone,
+    parse_address,
+    parse_duration,
+    parse_positive_duration,
+    parse_public_url,
+    parse_secure_url,
+    parse_store,
+    parsed,
+    write_duration,
+)
 
 
 class FileName(str):
@@ -36,7 +53,7 @@ Name = Annotated[
     str,
     Matching("[A-Za-z0-9][A-Za-z0-9._-]*", "a name", "use letters, digits, dots, - and _ only"),
 ]
-SkuName = Annotated[Name, AfterValidator(scalars.check_sku_name)]
+SkuName = Annotated[Name, AfterValidator(check_sku_name)]
 ProviderName = Annotated[
     str,
     Matching(
@@ -110,17 +127,17 @@ ContainerImage = Annotated[
         maximum=512,
     ),
 ]
-PublicUrl = Annotated[str, AfterValidator(scalars.parse_public_url)]
-SecureUrl = Annotated[str, AfterValidator(scalars.parse_secure_url)]
-StoreUrl = Annotated[str, AfterValidator(scalars.parse_store)]
-Glob = Annotated[str, AfterValidator(scalars.check_glob)]
-BranchGlob = Annotated[str, AfterValidator(scalars.check_branch_glob)]
-Label = Annotated[str, AfterValidator(scalars.check_label)]
-Cron = Annotated[str, AfterValidator(scalars.check_cron)]
-TimeZone = Annotated[str, AfterValidator(scalars.check_timezone)]
+PublicUrl = Annotated[str, AfterValidator(parse_public_url)]
+SecureUrl = Annotated[str, AfterValidator(parse_secure_url)]
+StoreUrl = Annotated[str, AfterValidator(parse_store)]
+Glob = Annotated[str, AfterValidator(check_glob)]
+BranchGlob = Annotated[str, AfterValidator(check_branch_glob)]
+Label = Annotated[str, AfterValidator(check_label)]
+Cron = Annotated[str, AfterValidator(check_cron)]
+TimeZone = Annotated[str, AfterValidator(check_timezone)]
 ListenAddress = Annotated[
     Address,
-    *scalars.parsed(scalars.parse_address, r"^.+:[0-9]{1,5}$", bare_numbers=True),
+    *parsed(parse_address, r"^.+:[0-9]{1,5}$", bare_numbers=True),
     PlainSerializer(str),
 ]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
@@ -131,13 +148,13 @@ Gibibytes = Annotated[int, Field(ge=1, le=65536)]
 Dollars = Annotated[float, Field(ge=0, le=1e9)]
 Duration = Annotated[
     float,
-    *scalars.parsed(scalars.parse_positive_duration, scalars.DURATION, bare_numbers=True),
-    PlainSerializer(scalars.write_duration),
+    *parsed(parse_positive_duration, DURATION, bare_numbers=True),
+    PlainSerializer(write_duration),
 ]
 DurationOrNone = Annotated[
     float,
-    *scalars.parsed(scalars.parse_duration, scalars.DURATION, bare_numbers=True),
-    PlainSerializer(scalars.write_duration),
+    *parsed(parse_duration, DURATION, bare_numbers=True),
+    PlainSerializer(write_duration),
 ]
 
 

@@ -8,15 +8,26 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autoscaler.config.settings import shapes
 from autoscaler.config.settings.shapes import (
+    AcceleratorModel,
+    BranchGlob,
     Count,
+    Cron,
+    DriverVersion,
     Duration,
+    DurationOrNone,
+    Gibibytes,
     Glob,
+    ImageName,
+    ImageOwner,
     Label,
     Name,
+    Percent,
     Positive,
     Section,
+    Share,
+    Text,
+    TimeZone,
 )
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 
@@ -50,13 +61,13 @@ class Accelerator(Section):
     """`nvidia` or `amd`."""
     count: Positive
     """The exact number of accelerators."""
-    models: (
-        Annotated[tuple[shapes.AcceleratorModel, ...], Field(min_length=1, max_length=16)] | None
-    ) = None
+    models: Annotated[tuple[AcceleratorModel, ...], Field(min_length=1, max_length=16)] | None = (
+        None
+    )
     """Accepted models: NVIDIA's product names (`NVIDIA A10G`), AMD's architectures (`gfx942`); default: any."""
-    memory_gb: shapes.Gibibytes | None = None
+    memory_gb: Gibibytes | None = None
     """The least memory of each accelerator, in GiB as the driver reports it (an A10G has 22); default: any."""
-    driver_version: shapes.DriverVersion | None = None
+    driver_version: DriverVersion | None = None
     """The driver's version (AMD: the kernel module's, as `"7.1.3"`) or its beginning, in quotes: `"580"`
     accepts every 580.x; default: any."""
 
@@ -64,20 +75,20 @@ class Accelerator(Section):
 class Canary(Section):
     """A second image for a share of the launches."""
 
-    name: shapes.ImageName
+    name: ImageName
     """A glob over image names: `*` and `?`."""
-    owner: shapes.ImageOwner = "self"
+    owner: ImageOwner = "self"
     """`self`, `amazon`, `aws-marketplace` or an account's 12 digits."""
-    percent: shapes.Percent
+    percent: Percent
     """The share of the launches with this image, 0 to 100."""
 
 
 class Image(Section):
     """The newest machine image of this name."""
 
-    name: shapes.ImageName
+    name: ImageName
     """A glob over image names: `*` and `?`."""
-    owner: shapes.ImageOwner = "self"
+    owner: ImageOwner = "self"
     """`self`, `amazon`, `aws-marketplace` or an account's 12 digits."""
     canary: Canary | None = None
     """Another image for a share of the launches: the newest of another name."""
@@ -86,9 +97,9 @@ class Image(Section):
 class Schedule(Section):
     """A minimum of ready machines at certain times; of several at once, the largest counts."""
 
-    cron: shapes.Cron
+    cron: Cron
     """When it begins: minute, hour, day of month, month, weekday."""
-    timezone: shapes.TimeZone = "UTC"
+    timezone: TimeZone = "UTC"
     """The time zone of `cron`."""
     duration: Duration = Field(default=3600.0, alias="for")
     """How long it lasts."""
@@ -101,7 +112,7 @@ class Idle(Section):
 
     minimum: Count = Field(default=0, alias="min")
     """How many machines to keep ready at all times."""
-    timeout: shapes.DurationOrNone = 600.0
+    timeout: DurationOrNone = 600.0
     """How long a machine beyond the minimum may stay ready."""
     schedule: tuple[Schedule, ...] = ()
     """Other minimums at certain times; of several, the largest counts. All SKUs have at most 300 together."""
@@ -129,9 +140,9 @@ class AccessSettings(Section):
     """Whether to serve jobs whose run comes from a fork, such as a pull request's."""
     public_repositories: bool = True
     """Whether to serve jobs of public repositories."""
-    branches: Annotated[tuple[shapes.BranchGlob, ...], Field(min_length=1)] = ()
+    branches: Annotated[tuple[BranchGlob, ...], Field(min_length=1)] = ()
     """Globs over branches, case-sensitive: only runs on such a branch, no pull request's. At most 500."""
-    contact: shapes.Text | None = None
+    contact: Text | None = None
     """Where to ask for access, such as a URL: the author of a refused job sees it."""
 
 
@@ -153,7 +164,7 @@ class SkuSettings(Section):
     driver: Driver = Driver.PREINSTALLED
     """`preinstalled`; `install`: the agent installs the driver on a stock image at boot; `none`: the image
     has no driver, and GPUs are not checked."""
-    disk_gb: shapes.Gibibytes | None = None
+    disk_gb: Gibibytes | None = None
     """The size of the root disk in GiB, at least the image's own; default: the image's own."""
     labels: tuple[Label, ...] = ()
     """Labels in addition to the SKU's name: at most 100; all SKUs have at most 5000 together."""
@@ -161,7 +172,7 @@ class SkuSettings(Section):
     """Whether the SKU also serves jobs that have no label of any SKU."""
     max_machines: Count | None = None
     """The largest number of machines; default: no limit."""
-    fair_share: shapes.Share = 1.0
+    fair_share: Share = 1.0
     """The part of `max_machines` that one repository may use while others wait; 1 is no limit."""
     idle: Idle = Idle()
     """Machines that wait for jobs."""

@@ -5,9 +5,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autoscaler.config.settings import shapes
 from autoscaler.config.settings.fleet import ProviderSection
-from autoscaler.config.settings.shapes import Count, Dollars, FilePath, Name, Positive, Section
+from autoscaler.config.settings.shapes import (
+    Count,
+    Dollars,
+    FilePath,
+    InstanceType,
+    Name,
+    Positive,
+    Section,
+    SecureUrl,
+)
 from autoscaler.config.settings.sku import LaunchOptionSettings, SkuSettings
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.prices import READ_AS
@@ -30,7 +38,7 @@ KEY = "ec2"
 class Ec2OptionKeys(LaunchOptionSettings):
     """The keys of a launch option on EC2."""
 
-    instance_types: Annotated[tuple[shapes.InstanceType, ...], Field(min_length=1)] | None = None
+    instance_types: Annotated[tuple[InstanceType, ...], Field(min_length=1)] | None = None
     """EC2 instance types in order of preference. A SKU has at most 150; all SKUs have at most 5000 together."""
     capacity: Annotated[tuple[CapacityType, ...], Field(min_length=1)] = (CapacityType.ON_DEMAND,)
     """`spot`, `on-demand` or both, in order of preference; or `capacity-block` (EC2)."""
@@ -95,13 +103,13 @@ class Ec2Section(ProviderSection):
     """Tags of everything that is created: machines, disks, fleets and launch templates."""
     identity_certificates: tuple[FilePath, ...] = ()
     """PEM files with further certificates that sign instance identity documents, beside AWS's own."""
-    interruption_queue: shapes.SecureUrl | None = None
+    interruption_queue: SecureUrl | None = None
     """The URL of the SQS queue with EventBridge's events; without it there are no interruption notices."""
     rebalance_recommendations: bool = False
     """Whether a rebalance recommendation counts as a spot interruption: EC2 sends it early, or for nothing."""
     account: Account | None = None
     """The account of the machines; default: that of the credentials."""
-    prices: Mapping[shapes.InstanceType, Dollars] = Field(default_factory=dict)
+    prices: Mapping[InstanceType, Dollars] = Field(default_factory=dict)
     """Linux on-demand prices in dollars an hour by instance type; they replace AWS's prices."""
     spot_price_factor: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The part of the on-demand price at which a spot machine counts."""

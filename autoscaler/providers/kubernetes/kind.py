@@ -9,12 +9,7 @@ from autoscaler.config.problems import Problem
 from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
 from autoscaler.config.settings.fleet import Settings
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.kubernetes import (
-    amount_checks,
-    container_mode_checks,
-    file_checks,
-    gpu_images,
-)
+from autoscaler.providers.kubernetes.checks import amounts, contradictions, gpu_images, modes
 from autoscaler.providers.kubernetes.configuration import (
     KEY,
     KubernetesOptionKeys,
@@ -42,19 +37,19 @@ class KubernetesKind(ProviderKind):
 
     def check(self, configuration: Configuration) -> Iterator[Problem]:
         """Return contradictions between providers, and between a SKU and its pods; and warnings about pods."""
-        yield from file_checks.check(configuration)
-        yield from container_mode_checks.check(configuration)
-        yield from amount_checks.check(configuration)
+        yield from contradictions.check(configuration)
+        yield from modes.check(configuration)
+        yield from amounts.check(configuration)
         yield from gpu_images.check(configuration)
 
     def preflight(self, configuration: Configuration, *, files: bool) -> Iterator[Problem]:
         """Return overlays that break a rule, unknown contexts, and files that cannot be used."""
-        from autoscaler.providers.kubernetes.preflight import preflight
+        from autoscaler.providers.kubernetes.checks.preflight import preflight
 
         yield from preflight(configuration, files=files)
 
     async def check_online(self, configuration: Configuration) -> OnlineCheck:
         """Ask each cluster for the rights of the credentials, and for a dry run of each launch option."""
-        from autoscaler.providers.kubernetes.online_checks import check_online
+        from autoscaler.providers.kubernetes.checks.online import check_online
 
         return await check_online(configuration)

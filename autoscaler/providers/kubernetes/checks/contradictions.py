@@ -1,0 +1,171 @@
+"""Checks the combinations of values in fleet.yaml that concern Kubernetes."""
+
+from collections.abc import Iterator, Mapping
+
+from autoscaler.config.configuration import Configuration, run_checks
+from autoscaler.config.problems import KeyPath, Problem, show
+from autoscaler.config.provider_kind import OptionOf, options_of, sections_of
+from autoscaler.config.settings.sku import Driver
+from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.providers.kubernetes.configuration import (
+    KEY,
+    KubernetesOptionKeys,
+    KubernetesSection,
+    Pod,
+)
+from autoscaler.providers.kubernetes.manifest.pod import ARCHITECTURES
+
+_ACCELERATORS = ("nvidia.com/", "amd.com/")
+"""The beginnings of the resources of device plugins that `accelerator` stands for."""
+
+PodOf = OptionOf[KubernetesSection, KubernetesOptionKeys]
+"""A launch option on Kubernetes."""
+
+
+def check(configuration: Configuration) -> Iterator[Problem]:
+    """Return the contradictions between keys, and warnings about values without effect or without a price."""
+    yield from _namespaces(configuration)
+    for name, section in sections_of(configuration, KubernetesSection):
+        yield from run_checks((_timeout,), configuration, name, section)
+    first: dict[str, PodOf] = {}
+    for one in pods_of(configuration):
+        first.setdefault(one.name, one)
+    for one in first.values():
+        yield from run_checks((_windows, _driver, _image), configuration, one)
+    checks = (_selectors, _resources, _accelerator_resource, _vendor, _spread, _price)
+    for one in pods_of(configuration):
+        yield from run_checks(checks, configuration, one)
+
+
+def pods_of(configuration: Configuration) -> Iterator[PodOf]:
+    """Return the launch options on Kubernetes."""
+    return options_of(configuration, KubernetesSection, KubernetesOptionKeys)
+
+
+def resources_of(pod: Pod) -> Iterator[tuple[KeyPath, Mapping[str, str]]]:
+    """Return the keys below `pod` with amounts of resources, except those without a value."""
+    mode = getattr(pod, "container_mode", None)
+    places: tuple[tuple[KeyPath, object], ...] = (
+        ((), pod),
+        (("container_mode", "dind"), getattr(mode, "dind", None)),
+        (("container_mode", "kubernetes"), getattr(mode, "kubernetes", None)),
+    )
+    for path, section in places:
+        yield (*path, "resources"), getattr(section, "resources", {})
+
+
+def _image(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    clusters = {name for name, _ in sections_of(configuration, KubernetesSection)}
+    if one.sku.image is not None and all(o.provider in clusters for o in one.sku.launch_options):
+        what = "has no effect: all launch options are pods, which have images of their own"
+        yield configuration.warning(("skus", one.name, "image"), what, "remove it")
+
+
+def _price(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    limit = configuration.settings.limits.dollars_per_hour
+    if limit is not None and "price" not in one.option.model_fields_set:
+        what = "is missing: these pods cost nothing in limits.dollars_per_hour"
+        fix = "write what a pod costs in dollars an hour, or price: 0"
+        yield configuration.warning((*one.path, "price"), what, fix)
+
+
+def _namespaces(configuration: Configuration) -> Iterator[Problem]:
+    """Check that each namespace has one provider: two would list each other's pods as their own."""
+    places: dict[tuple[str | None, ...], str] = {}
+    for name, section in sections_of(configuration, KubernetesSection):
+        yield from run_checks((_namespace,), configuration, name, section, places)
+
+
+def _namespace(
+    configuration: Configuration,
+    name: str,
+    section: KubernetesSection,
+    places: dict[tuple[str | None, ...], str],
+) -> Iterator[Problem]:
+    place = (section.kubeconfig, section.context, section.namespace)
+    first = places.setdefault(place, name)
+    if first != name:
+        line = configuration.document.line(("providers", first, KEY))
+        what = f"{show(section.namespace)} is already the namespace of provider {show(first)} (line {line})"
+        fix = f"use provider {show(first)} in the SKUs, or write another namespace or context"
+        yield configuration.error(("providers", name, KEY, "namespace"), what, fix)
+
+
+def _timeout(
+    configuration: Configuration, name: str, section: KubernetesSection
+) -> Iterator[Problem]:
+    if not section.provisioner and "pending_timeout" in section.model_fields_set:
+        what = "has no effect: without a provisioner, a pod that fits on no node is deleted at once"
+        fix = "remove it, or write provisioner: true"
+        yield configuration.error(("providers", name, KEY, "pending_timeout"), what, fix)
+
+
+def _windows(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    if one.sku.os is OperatingSystem.WINDOWS:
+        what = f"pods run on Linux only, and {show(one.option.provider)} is on Kubernetes"
+        fix = "remove it, or the launch option on Kubernetes"
+        yield configuration.error(("skus", one.name, "os"), what, fix)
+
+
+def _driver(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    if one.sku.driver is Driver.INSTALL:
+        provider = show(one.option.provider)
+        what = f"a pod uses the driver of its node, and {provider} is on Kubernetes"
+        fix = "write preinstalled, or remove the launch option on Kubernetes"
+        yield configuration.error(("skus", one.name, "driver"), what, fix)
+
+
+def _selectors(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    """Check that node selectors do not contradict the SKU, whose labels the pods select already."""
+    labels = one.option.pod.node_selector if one.option.pod is not None else {}
+    for key, value in labels.items():
+        label = key.removeprefix("beta.")
+        if label == "kubernetes.io/os":
+            own, fix = "linux", "remove it"
+        elif label == "kubernetes.io/arch":
+            own, fix = ARCHITECTURES[one.sku.arch], "remove it, or correct arch in the SKU"
+        else:
+            continue
+        if value != own:
+            what = f"{show(value)} contradicts the SKU, whose pods run on nodes with {own}"
+            yield configuration.error((*one.path, "pod", "node_selector", key), what, fix)
+
+
+def _resources(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    """Check that accelerators are in `accelerator`, and nowhere else."""
+    for path, resources in resources_of(one.option.pod) if one.option.pod is not None else ():
+        for key in resources:
+            if key.startswith(_ACCELERATORS):
+                what = "accelerators are not part of resources"
+                fix = "write accelerator: {vendor: ..., count: ...} in the SKU"
+                if key not in ("nvidia.com/gpu", "amd.com/gpu"):
+                    fix += f", and accelerator_resource: {key} in the pod"
+                yield configuration.error((*one.path, "pod", *path, key), what, fix)
+
+
+def _accelerator_resource(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    resource = one.option.pod.accelerator_resource if one.option.pod is not None else None
+    if resource is not None and "accelerator" not in one.sku.model_fields_set:
+        what = "names the resource of accelerators, and the SKU has none"
+        fix = "add accelerator: {vendor: ..., count: ...} to the SKU, or remove it"
+        yield configuration.error((*one.path, "pod", "accelerator_resource"), what, fix)
+
+
+def _vendor(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    resource = one.option.pod.accelerator_resource if one.option.pod is not None else None
+    if one.sku.accelerator is None or not (resource or "").startswith(_ACCELERATORS):
+        return
+    vendor = one.sku.accelerator.vendor
+    if (resource or "").split(".")[0] != vendor:
+        what = f"is a resource of another vendor than the SKU's accelerator, {show(vendor)}"
+        fix = "correct accelerator.vendor, or this resource"
+        yield configuration.error((*one.path, "pod", "accelerator_resource"), what, fix)
+
+
+def _spread(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    """Check that no key repeats: the API server refuses the pod (`ValidateTopologySpreadConstraints`)."""
+    keys = one.option.pod.topology_spread if one.option.pod is not None else ()
+    for index, key in enumerate(keys):
+        if key in keys[:index]:
+            path = (*one.path, "pod", "topology_spread", index)
+            yield configuration.error(path, f"repeats {show(key)}", "remove it")
