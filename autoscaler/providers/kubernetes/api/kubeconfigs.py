@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from autoscaler.config.files.regular_files import open_regular
 from autoscaler.config.problems import listed, nearest, printable, show, unreadable_fix
-from autoscaler.config.regular_files import open_regular
 from autoscaler.providers.kubernetes.api.library import import_library
 
 _FIX = "name a kubeconfig, such as kubectl config view --raw prints"

@@ -1,8 +1,7 @@
 """Checks the kubeconfigs that fleet.yaml names: contexts, servers, credentials; and the CA file of pods.
 
-Reads the file as written, so that one error hides no other, and makes no network requests. Only kubeconfig
-files that fleet.yaml names must be there: those in the usual places of kubectl belong to the host, which may
-not be that of the controller.
+Makes no network requests. Only kubeconfig files that fleet.yaml names must be there: those in the usual places
+of kubectl belong to the host, which may not be that of the controller.
 """
 
 import base64
@@ -12,15 +11,11 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from autoscaler.config import shapes
-from autoscaler.config.certificates import authority
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document, Node
-from autoscaler.config.files import named_file
-from autoscaler.config.pem import PemError, certificates, fits, private_key, read_pem
+from autoscaler.config.checks.certificates import authority
+from autoscaler.config.configuration import Configuration, run_checks
+from autoscaler.config.files.pem import PemError, certificates, fits, private_key, read_pem
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.provider_kind import sections_of
-from autoscaler.config.values import valid
 from autoscaler.providers.kubernetes.api.kubeconfigs import (
     Context,
     Entry,
@@ -29,7 +24,7 @@ from autoscaler.providers.kubernetes.api.kubeconfigs import (
     read_context,
     usual_files,
 )
-from autoscaler.providers.kubernetes.checks.contradictions import KEY
+from autoscaler.providers.kubernetes.configuration import KEY, KubernetesSection
 from autoscaler.providers.kubernetes.manifest.command import pod_command
 
 _ANY_SHA256 = "0" * 64
@@ -38,43 +33,47 @@ _HOST = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|[0-9A-Fa-f]*:[0-9A-Fa-f:.
 """A DNS name or an IP address."""
 
 
-def file_problems(document: Document, folder: Path) -> Iterator[Problem]:
+def file_problems(configuration: Configuration) -> Iterator[Problem]:
     """Yield what is wrong with the files of Kubernetes providers."""
-    yield from _kubeconfigs(document, folder)
-    yield from _authority(document, folder)
-
-
-def _kubeconfigs(document: Document, folder: Path) -> Iterator[Problem]:
-    """Check that each context exists, and that no two providers have the same namespace of one API server."""
     servers: dict[tuple[str, str], str] = {}
-    for name, section in sections_of(document, KEY):
-        path = ("providers", name, KEY)
-        try:
-            context = _context(document, folder, name, section)
-            server = context.server() if context is not None else _own_server(section)
-        except KubeconfigError as error:
-            key = "context" if section.child("context") is not None else "kubeconfig"
-            yield document.problem((*path, key), error.what, error.fix)
-            continue
-        file = named_file(document, folder, *path, "kubeconfig")
-        if context is not None and file is not None:
-            for one in _unusable_credentials(context, file.parent):
-                yield document.problem((*path, "kubeconfig"), one.what, one.fix)
-        if server is None:
-            continue
-        place = (server, text(section, "namespace") or "")
-        if place in servers and not _written_twice(document, servers[place], name):
-            what = f"{show(place[1])} of {server} is already the namespace of provider "
-            fix = "write another namespace, or use one provider"
-            yield document.problem((*path, "namespace"), what + show(servers[place]), fix)
-        servers.setdefault(place, name)
+    for name, section in sections_of(configuration, KubernetesSection):
+        yield from run_checks((_kubeconfig,), configuration, name, section, servers)
+    yield from run_checks((_authority,), configuration)
 
 
-def _context(document: Document, folder: Path, name: str, section: Node) -> Context | None:
+def _kubeconfig(
+    configuration: Configuration,
+    name: str,
+    section: KubernetesSection,
+    servers: dict[tuple[str, str], str],
+) -> Iterator[Problem]:
+    """Check that a context exists, and that no two providers have the same namespace of one API server."""
+    path = ("providers", name, KEY)
+    try:
+        context = _context(configuration, section)
+        server = context.server() if context is not None else _own_server(section)
+    except KubeconfigError as error:
+        key = "context" if section.context is not None else "kubeconfig"
+        yield configuration.error((*path, key), error.what, error.fix)
+        return
+    file = configuration.readable_file(section.kubeconfig)
+    if context is not None and file is not None:
+        for one in _unusable_credentials(context, file.parent):
+            yield configuration.error((*path, "kubeconfig"), one.what, one.fix)
+    if server is None:
+        return
+    first = servers.setdefault((server, section.namespace), name)
+    if first != name and not _written_twice(configuration, first, section):
+        what = f"{show(section.namespace)} of {server} is already the namespace of provider {show(first)}"
+        fix = "write another namespace, or use one provider"
+        yield configuration.error((*path, "namespace"), what, fix)
+
+
+def _context(configuration: Configuration, section: KubernetesSection) -> Context | None:
     """Return a provider's context, or None if it is not known here. Raises KubeconfigError."""
-    wanted, kubeconfig = text(section, "context"), text(section, "kubeconfig")
-    if section.child("kubeconfig") is not None:
-        file = named_file(document, folder, "providers", name, KEY, "kubeconfig")
+    wanted, kubeconfig = section.context, section.kubeconfig
+    if kubeconfig is not None:
+        file = configuration.readable_file(kubeconfig)
         return read_context([file], wanted, show(kubeconfig)) if file is not None else None
     try:
         context = read_context(usual_files(os.environ), wanted) if wanted is not None else None
@@ -83,35 +82,35 @@ def _context(document: Document, folder: Path, name: str, section: Node) -> Cont
         return None  # the controller's host may have another one
 
 
-def _own_server(section: Node) -> str | None:
+def _own_server(section: KubernetesSection) -> str | None:
     """Return the URL of the API server of the pod that this runs in, if the provider has no kubeconfig."""
-    named = section.child("context") is not None or section.child("kubeconfig") is not None
+    named = section.context is not None or section.kubeconfig is not None
     return None if named else own_server(os.environ)
 
 
-def _written_twice(document: Document, first: str, second: str) -> bool:
-    """Return whether both have the same words, which `contradictions` reports."""
-    providers = document.root.child("providers")
-    found = [providers.get(name, KEY) if providers else None for name in (first, second)]
-    keys = ("kubeconfig", "context", "namespace")
-    return len({tuple(text(one, key) for key in keys) for one in found}) == 1
+def _written_twice(configuration: Configuration, first: str, section: KubernetesSection) -> bool:
+    """Return whether another provider has the same words, which `contradictions` reports."""
+    other = dict(sections_of(configuration, KubernetesSection))[first]
+    return (other.kubeconfig, other.context, other.namespace) == (
+        section.kubeconfig,
+        section.context,
+        section.namespace,
+    )
 
 
-def _authority(document: Document, folder: Path) -> Iterator[Problem]:
+def _authority(configuration: Configuration) -> Iterator[Problem]:
     """Check that the CA file fits into the command of a container."""
-    ca_pem = authority(document, folder)
-    url = valid(document.root, shapes.PublicUrl, "server", "public_url")
-    names = [name for name, _ in sections_of(document, KEY)]
-    if ca_pem is None or url is None or not names:
+    ca_pem, server = authority(configuration), configuration.settings.server
+    names = [name for name, _ in sections_of(configuration, KubernetesSection)]
+    if ca_pem is None or not names:
         return
     try:
-        pod_command(url, names[0], _ANY_SHA256, ca_pem)
+        pod_command(server.public_url, names[0], _ANY_SHA256, ca_pem)
     except ValueError as error:
-        path = ("server", "tls", "ca_file")
-        file = valid(document.root, shapes.FilePath, *path)
+        file = server.tls.ca_file if server.tls is not None else None
         what = f"{show(file)} cannot be part of a pod's command: {error}"
         fix = "keep only the CA certificate that signed the server's certificate in it"
-        yield document.problem(path, what, fix)
+        yield configuration.error(("server", "tls", "ca_file"), what, fix)
 
 
 def _unusable_credentials(context: Context, folder: Path) -> Iterator[KubeconfigError]:

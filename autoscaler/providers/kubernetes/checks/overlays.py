@@ -4,21 +4,17 @@ The API server refuses a pod with an unknown field. It may know newer fields tha
 so only a field that looks like a known one is an error.
 """
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from autoscaler.config.document import Document, Node
+from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, nearest, show
-from autoscaler.config.provider_kind import options_of
-from autoscaler.config.sku_settings import Accelerator
-from autoscaler.config.values import read, valid
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.kubernetes.api.library import import_library
-from autoscaler.providers.kubernetes.checks.contradictions import KEY
+from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pods_of
 from autoscaler.providers.kubernetes.configuration import Pod
 from autoscaler.providers.kubernetes.manifest.overlay import OverlayError, overlay_path
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
@@ -26,8 +22,6 @@ from autoscaler.providers.kubernetes.manifest.shared_memory import FOLDER, too_l
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 from autoscaler.providers.kubernetes.translation import accelerator_of, container_mode_of
 
-_OF_OVERLAYS = ("accelerator_resource", "container_mode", "overlay")
-"""The keys of a pod without which its overlay cannot be checked."""
 _NO_COMMAND = ("agent",)
 
 _ROOT: Mapping[str, str] = {"metadata": "V1ObjectMeta", "spec": "V1PodSpec"}
@@ -45,6 +39,12 @@ class WrongField(NamedTuple):
     misspelled: bool = False
 
 
+def overlay_problems(configuration: Configuration) -> Iterator[Problem]:
+    """Yield every fault of each overlay, at its own line. Blocks for the client's import."""
+    for one in pods_of(configuration):
+        yield from run_checks((_overlay,), configuration, one)
+
+
 def sample_order(sku: SkuName, option: int) -> LaunchOrder:
     """Return an order for one pod, for checks that create nothing."""
     return LaunchOrder(
@@ -58,50 +58,48 @@ def sample_order(sku: SkuName, option: int) -> LaunchOrder:
     )
 
 
-def overlay_problems(document: Document) -> Iterator[Problem]:
-    """Yield every fault of each overlay, at its own line. Blocks for the client's import."""
-    for name, sku, index, option in options_of(document, KEY):
-        pod = _readable_pod(option.child("pod"))
-        if pod is None:
-            continue
-        wanted = valid(sku, Accelerator, "accelerator")
-        own = PodOption(
-            sku=SkuName(name),
-            shape=name,
-            image=pod.image,
-            resources=pod.resources,
-            shared_memory=pod.shared_memory,
-            accelerator=accelerator_of(wanted, pod),
-            node_selector=pod.node_selector,
-            container_mode=container_mode_of(pod.container_mode),
-            overlay=pod.overlay,
-        )
-        settings = KubernetesSettings(
-            name=ProviderName("check"),
-            fleet="check",
-            installations=Installations(InstallationId("check")),
-            namespace="check",
-            options={},
-            command=_NO_COMMAND,
-        )
-        path = ("skus", name, "on", index, "pod", "overlay")
-        reported: set[KeyPath] = set()
-        try:
-            template = pod_template(settings, own, sample_order(SkuName(name), index))
-        except OverlayError as error:
-            for problem in error.problems:
-                place = overlay_path(pod.overlay, problem.partition(": ")[0])
-                reported.add(place)
-                yield document.problem((*path, *place), problem, "correct the overlay")
-        else:
-            yield from _shared_memory(document, path[:-1], pod, template)
-        for wrong in wrong_fields(pod.overlay) if pod.overlay else ():
-            if wrong.misspelled or wrong.path not in reported:
-                yield document.problem((*path, *wrong.path), wrong.what, wrong.fix)
+def _overlay(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    pod = one.option.pod
+    if pod is None:
+        return
+    accelerator = one.sku.accelerator if "accelerator" in one.sku.model_fields_set else None
+    own = PodOption(
+        sku=SkuName(one.name),
+        shape=one.name,
+        image=getattr(pod, "image", "image"),
+        resources=getattr(pod, "resources", {}),
+        shared_memory=getattr(pod, "shared_memory", None),
+        accelerator=accelerator_of(accelerator, pod),
+        node_selector=getattr(pod, "node_selector", {}),
+        container_mode=container_mode_of(pod.container_mode),
+        overlay=pod.overlay,
+    )
+    settings = KubernetesSettings(
+        name=ProviderName("check"),
+        fleet="check",
+        installations=Installations(InstallationId("check")),
+        namespace="check",
+        options={},
+        command=_NO_COMMAND,
+    )
+    path = (*one.path, "pod", "overlay")
+    reported: set[KeyPath] = set()
+    try:
+        template = pod_template(settings, own, sample_order(SkuName(one.name), one.index))
+    except OverlayError as error:
+        for problem in error.problems:
+            place = overlay_path(pod.overlay, problem.partition(": ")[0])
+            reported.add(place)
+            yield configuration.error((*path, *place), problem, "correct the overlay")
+    else:
+        yield from _shared_memory(configuration, path[:-1], pod, template)
+    for wrong in wrong_fields(pod.overlay) if pod.overlay else ():
+        if wrong.misspelled or wrong.path not in reported:
+            yield configuration.error((*path, *wrong.path), wrong.what, wrong.fix)
 
 
 def _shared_memory(
-    document: Document, path: KeyPath, pod: Pod, template: Mapping[str, Any]
+    configuration: Configuration, path: KeyPath, pod: Pod, template: Mapping[str, Any]
 ) -> Iterator[Problem]:
     """Check that /dev/shm is no larger than the memory of the containers that use it."""
     for one in too_large(template):
@@ -112,23 +110,9 @@ def _shared_memory(
         place = overlay_path(pod.overlay, f"spec.volumes[{one.volume}].emptyDir.sizeLimit")
         # Without a size in the overlay, it is the key's: the default is never too large.
         key = ("overlay", *place) if place[-1:] == ("sizeLimit",) else ("shared_memory",)
-        yield document.problem((*path, *key), what, f"write at most {one.memory}, or more memory")
-
-
-def _readable_pod(node: Node | None) -> Pod | None:
-    """Return a pod without its wrong keys, which `check` reports itself, or None if an overlay needs one."""
-    keys = node.plain() if node is not None else None
-    if not isinstance(keys, dict):
-        return None
-    kept: dict[str, Any] = {"image": "image"}
-    for key, value in keys.items():
-        with contextlib.suppress(ValueError):
-            read(Pod, {**kept, key: value})
-            kept[key] = value
-    if any(key in keys and key not in kept for key in _OF_OVERLAYS):
-        return None
-    pod: Pod = read(Pod, kept)
-    return pod
+        yield configuration.error(
+            (*path, *key), what, f"write at most {one.memory}, or more memory"
+        )
 
 
 def wrong_fields(overlay: Mapping[str, Any]) -> Iterator[WrongField]:
