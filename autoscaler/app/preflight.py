@@ -3,6 +3,7 @@
 It uses the checks of each kind of provider, and makes no network requests.
 """
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from autoscaler.config.checks.certificates import certificate_warnings, tls_prob
 from autoscaler.config.checks.contradictions import check_store
 from autoscaler.config.configuration import run_checks
 from autoscaler.config.credentials import secret_problems
-from autoscaler.config.provider_kind import ProviderKind
+from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
 from autoscaler.providers.registry import PROVIDERS, provider_kinds
 
 
@@ -51,3 +52,16 @@ def preflight(
         problems += tls_problems(configuration)
         problems += certificate_warnings(configuration, datetime.now(UTC))
     return tuple(sorted(problems))
+
+
+def check_online(configuration: config.Configuration) -> OnlineCheck:
+    """Return whether the providers would accept a configuration, for `check --online`. Changes nothing."""
+
+    async def ask() -> list[OnlineCheck]:
+        return [await kind.check_online(configuration) for kind in provider_kinds()]
+
+    found = asyncio.run(ask())
+    return OnlineCheck(
+        tuple(problem for one in found for problem in one.problems),
+        tuple(line for one in found for line in one.lines),
+    )
