@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autoscaler.github.exchange import Answer, Effect, Request
+from autoscaler.github.requests.exchange import Answer, Effect, Request
 
 
 class Action(StrEnum):

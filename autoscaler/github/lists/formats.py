@@ -20,10 +20,9 @@ from autoscaler.github.jobs import (
     observe,
     read_job,
 )
-from autoscaler.github.page_cache import ITEM, JOB, PageFormat
-from autoscaler.github.received import Received
-from autoscaler.github.runs import WorkflowRun
-from autoscaler.github.timestamps import instant_of
+from autoscaler.github.lists.page_cache import ITEM, JOB, PageFormat
+from autoscaler.github.lists.runs import WorkflowRun
+from autoscaler.github.requests.received import Received, instant_of
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, RunnerName
 

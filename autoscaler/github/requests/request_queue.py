@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass, field
 
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.github.budget import RESERVES, Budget
-from autoscaler.github.exchange import Answer, Importance, Request
-from autoscaler.github.refusals import LimitError
+from autoscaler.github.requests.budget import RESERVES, Budget
+from autoscaler.github.requests.exchange import Answer, Importance, Request
+from autoscaler.github.requests.refusals import LimitError
 from autoscaler.model.identifiers import Instant
 
 

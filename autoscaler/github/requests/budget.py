@@ -13,8 +13,8 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autoscaler.github.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.policies import is_limit
+from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
+from autoscaler.github.requests.policies import is_limit
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.identifiers import Instant, Seconds
 

@@ -7,21 +7,28 @@ nothing, so that two Apps never register two runners for one request.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import structlog
 from pydantic import Field
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHubError
-from autoscaler.github.api import Api, read_as
-from autoscaler.github.app_auth import Installation
-from autoscaler.github.budget import CORE, REGISTRATION, Budget, Reading
-from autoscaler.github.exchange import Effect, Importance, Request
-from autoscaler.github.received import Received
-from autoscaler.github.refusals import LimitError, NotAllowedError, NotShownError, error_of_all
-from autoscaler.github.single_flight import SingleFlight
-from autoscaler.github.targets import Target
+from autoscaler.github.apps.authentication import Installation
+from autoscaler.github.apps.installations import Installations
+from autoscaler.github.apps.targets import Target
+from autoscaler.github.requests.api import Api, read_as
+from autoscaler.github.requests.budget import CORE, REGISTRATION, Budget, Reading
+from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
+from autoscaler.github.requests.received import Received
+from autoscaler.github.requests.refusals import (
+    LimitError,
+    NotAllowedError,
+    NotShownError,
+    error_of_all,
+    not_shown,
+)
+from autoscaler.github.requests.single_flight import SingleFlight
 from autoscaler.model.identifiers import Instant, Seconds
 
 _DEMOTED_FOR: Seconds = 60.0
@@ -33,6 +40,7 @@ _LIMITS_TIMEOUT: Seconds = 1.0
 """How long a registration waits for `/rate_limit`, in real time."""
 
 Result = TypeVar("Result")
+Work: TypeAlias = Callable[[Installation], Awaitable[Result]]
 _log = structlog.get_logger(__name__)
 
 
@@ -52,22 +60,48 @@ class _RateLimits(Received):
 
 
 class AppSelection:
-    """Runs work with one of several installations."""
+    """Runs work with one of the installations on an account."""
 
-    def __init__(self, api: Api, budget: Budget, clock: Clock) -> None:
+    def __init__(
+        self, api: Api, installations: Installations, budget: Budget, clock: Clock
+    ) -> None:
         self._api = api
+        self._installations = installations
         self._budget = budget
         self._clock = clock
         self._demoted: dict[tuple[str, str], Instant] = {}
         self._limits_read_at: dict[str, Instant] = {}
         self._flights: SingleFlight[None] = SingleFlight()
 
+    async def at_scope(self, target: Target, request: Request, work: Work[Result]) -> Result:
+        """Return the result of `work` for a configured scope. Raises as `run` and `Installations.of_scope`."""
+        return await self.run(await self._installations.of_scope(target), target, request, work)
+
+    async def at_repository(self, target: Target, request: Request, work: Work[Result]) -> Result:
+        """Return the result of `work` for a repository. Raises as `run` and `Installations.of_repository`."""
+        candidates = await self._installations.of_repository(target)
+        return await self.run(candidates, target, request, work)
+
+    async def shown(self, target: Target, request: Request) -> Answer:
+        """Return the answer about an object in a repository, of an App that may see it.
+
+        Raises NotShownError if every App gets a 404, and as `run`.
+        """
+
+        async def shown_to(caller: Installation) -> Answer:
+            answer = await self._api.ask(request, caller)
+            if answer.status == 404:
+                raise not_shown(request, answer)
+            return answer
+
+        return await self.at_repository(target, request, shown_to)
+
     async def run(
         self,
         candidates: Sequence[Installation],
         target: Target,
         request: Request,
-        work: Callable[[Installation], Awaitable[Result]],
+        work: Work[Result],
     ) -> Result:
         """Return the result of `work` for the first candidate that can do it. Raises as `work`.
 
@@ -93,8 +127,9 @@ class AppSelection:
         raise error_of_all(errors)
 
     async def close(self) -> None:
-        """Cancel requests. Idempotent."""
+        """Cancel requests, also those for installations. Idempotent."""
         await self._flights.close()
+        await self._installations.close()
 
     def _ranked(
         self, candidates: Sequence[Installation], target: Target, request: Request

@@ -13,12 +13,19 @@ from pydantic import BaseModel, ValidationError
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHubError, RetryLaterError
 from autoscaler.controller.ports.telemetry import GitHubTelemetry
-from autoscaler.github.budget import delay_of, reading_of
-from autoscaler.github.exchange import BROKEN, Answer, Effect, NoAnswerError, NotSentError, Request
-from autoscaler.github.policies import POLICIES, Action, Outcome, outcome_of
-from autoscaler.github.refusals import OUTAGE_DELAY, error_for, summary_of, unusable_answer
-from autoscaler.github.request_queue import RequestQueue
-from autoscaler.github.transport import Transport
+from autoscaler.github.requests.budget import delay_of, reading_of
+from autoscaler.github.requests.exchange import (
+    BROKEN,
+    Answer,
+    Effect,
+    NoAnswerError,
+    NotSentError,
+    Request,
+)
+from autoscaler.github.requests.policies import POLICIES, Action, Outcome, outcome_of
+from autoscaler.github.requests.refusals import OUTAGE_DELAY, error_for, summary_of, unusable_answer
+from autoscaler.github.requests.request_queue import RequestQueue
+from autoscaler.github.requests.transport import Transport
 from autoscaler.model.identifiers import Seconds
 
 MAX_PAGES = 10_000

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 import aiohttp
 import gidgethub
@@ -19,8 +20,14 @@ from gidgethub import sansio
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.telemetry import GitHubTelemetry
-from autoscaler.github.exchange import BROKEN, Answer, Effect, NoAnswerError, NotSentError, Request
-from autoscaler.github.proxy import proxy_for
+from autoscaler.github.requests.exchange import (
+    BROKEN,
+    Answer,
+    Effect,
+    NoAnswerError,
+    NotSentError,
+    Request,
+)
 from autoscaler.github.settings import GitHubSettings
 from autoscaler.model.identifiers import Instant, Seconds
 
@@ -151,6 +158,23 @@ class Transport:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
+
+
+def proxy_for(url: str) -> str | None:
+    """Return the proxy of HTTPS_PROXY, HTTP_PROXY and NO_PROXY for `url`; None for a direct connection.
+
+    aiohttp's `trust_env` would also read ~/.netrc. If that file has an entry for GitHub's host, aiohttp
+    refuses every request with a token (`ClientSession._request`: "Cannot combine AUTHORIZATION header").
+    """
+    proxies = getproxies_environment()
+    parts = urlsplit(url)
+    if proxy_bypass(parts.netloc, proxies):
+        return None
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy:
+        return None
+    # Without a scheme it is an HTTP proxy, as for curl.
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def clock_ahead(date: str | None, before: Instant, after: Instant) -> Seconds | None:

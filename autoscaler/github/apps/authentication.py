@@ -17,13 +17,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from pydantic import Field
 
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.github.api import Api, read_as
-from autoscaler.github.exchange import Importance, Request
-from autoscaler.github.received import Received
-from autoscaler.github.refusals import NotAllowedError
+from autoscaler.github.requests.api import Api, read_as
+from autoscaler.github.requests.exchange import Importance, Request
+from autoscaler.github.requests.received import Received, instant_of
+from autoscaler.github.requests.refusals import NotAllowedError
+from autoscaler.github.requests.single_flight import SingleFlight
 from autoscaler.github.settings import AppKey
-from autoscaler.github.single_flight import SingleFlight
-from autoscaler.github.timestamps import instant_of
 from autoscaler.model.identifiers import Instant, Seconds
 
 _DRIFT: Seconds = 60.0

@@ -16,10 +16,10 @@ from pydantic import BaseModel
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES
-from autoscaler.github.api import Api, Caller, read_as
-from autoscaler.github.exchange import Request
-from autoscaler.github.policies import UNCHANGED
-from autoscaler.github.refusals import OUTAGE_DELAY, not_shown
+from autoscaler.github.requests.api import Api, Caller, read_as
+from autoscaler.github.requests.exchange import Request
+from autoscaler.github.requests.policies import UNCHANGED
+from autoscaler.github.requests.refusals import OUTAGE_DELAY, not_shown
 from autoscaler.model.identifiers import Instant, Seconds
 
 PER_PAGE = 100

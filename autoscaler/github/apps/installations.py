@@ -13,13 +13,13 @@ from pydantic import Field
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHubError, OperatorError
-from autoscaler.github.api import Api, read_as
-from autoscaler.github.app_auth import App, Installation
-from autoscaler.github.exchange import Importance, Request
-from autoscaler.github.received import Received
-from autoscaler.github.refusals import error_of_all
-from autoscaler.github.single_flight import SingleFlight
-from autoscaler.github.targets import Target
+from autoscaler.github.apps.authentication import App, Installation
+from autoscaler.github.apps.targets import Target
+from autoscaler.github.requests.api import Api, read_as
+from autoscaler.github.requests.exchange import Importance, Request
+from autoscaler.github.requests.received import Received
+from autoscaler.github.requests.refusals import error_of_all
+from autoscaler.github.requests.single_flight import SingleFlight
 from autoscaler.model.identifiers import Instant, Seconds
 
 _LOOK_AGAIN: Seconds = 300.0

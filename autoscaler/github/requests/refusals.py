@@ -11,8 +11,8 @@ from autoscaler.controller.ports.github import (
     RegistrationOutcomeUnknownError,
     RetryLaterError,
 )
-from autoscaler.github.exchange import Answer, Request
-from autoscaler.github.policies import POLICIES, Action, Outcome
+from autoscaler.github.requests.exchange import Answer, Request
+from autoscaler.github.requests.policies import POLICIES, Action, Outcome
 from autoscaler.model.identifiers import Seconds
 
 CLOCK_TOLERANCE: Seconds = 30.0

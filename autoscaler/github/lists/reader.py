@@ -13,13 +13,12 @@ import structlog
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHubError, RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
-from autoscaler.github.app_auth import Installation
-from autoscaler.github.app_selection import AppSelection
-from autoscaler.github.budget import Budget
-from autoscaler.github.exchange import Importance, Request
-from autoscaler.github.installations import Installations
+from autoscaler.github.apps.authentication import Installation
+from autoscaler.github.apps.installations import Installations
+from autoscaler.github.apps.selection import AppSelection
+from autoscaler.github.apps.targets import Target, target_of_repository, target_of_scope
 from autoscaler.github.jobs import Source
-from autoscaler.github.list_pages import (
+from autoscaler.github.lists.formats import (
     DEPRECATION,
     NEWEST,
     REPOSITORIES,
@@ -30,7 +29,7 @@ from autoscaler.github.list_pages import (
     jobs_format,
     oldest_time,
 )
-from autoscaler.github.page_cache import (
+from autoscaler.github.lists.page_cache import (
     FILTERED_PAGES,
     MAX_PAGES,
     PER_PAGE,
@@ -40,8 +39,9 @@ from autoscaler.github.page_cache import (
     Pages,
     Shape,
 )
-from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError, error_of_all
-from autoscaler.github.targets import Target, target_of_repository, target_of_scope
+from autoscaler.github.requests.budget import Budget
+from autoscaler.github.requests.exchange import Importance, Request
+from autoscaler.github.requests.refusals import OUTAGE_DELAY, NotShownError, error_of_all
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
 
