@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from autoscaler.server.agents import keep_agent
+from autoscaler.server.machines.agents import keep_agent
 
 _log = structlog.get_logger(__name__)
 

@@ -11,9 +11,9 @@ from typing import Protocol, Self
 from aiohttp import web
 
 from autoscaler.model.identifiers import Seconds
-from autoscaler.server.kept_sockets import KeptSockets
-from autoscaler.server.listener import Bounds, Listener
-from autoscaler.server.settings import Address, ServerSettings
+from autoscaler.server.listening.kept_sockets import KeptSockets
+from autoscaler.server.listening.listener import Bounds, Listener
+from autoscaler.server.listening.settings import Address, ServerSettings
 
 
 class Endpoint(Protocol):

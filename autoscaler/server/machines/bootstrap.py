@@ -24,11 +24,10 @@ from autoscaler.controller.ports.bootstrap import (
 from autoscaler.controller.ports.telemetry import BootstrapTelemetry
 from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
 from autoscaler.observability.redaction import redact_text
-from autoscaler.server import bootstrap_requests as requests
 from autoscaler.server.answers import error_answer, json_answer
 from autoscaler.server.bodies import Bodies
-from autoscaler.server.bootstrap_refusals import REFUSALS, refusal_of
 from autoscaler.server.completion import Completion
+from autoscaler.server.machines import requests
 from autoscaler.server.refusal_log import RefusalLog
 
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -188,8 +187,8 @@ class BootstrapEndpoint:
         try:
             result = await work
             word = "ok"
-        except REFUSALS as error:
-            refusal = refusal_of(error)
+        except requests.REFUSALS as error:
+            refusal = requests.refusal_of(error)
             word = refusal.word
             fields = {"step": step, "status": refusal.status, "reason": word}
             self._refusals.note("bootstrap_request_refused", step, word, machine=machine, **fields)

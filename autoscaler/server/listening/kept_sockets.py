@@ -7,7 +7,7 @@ import asyncio
 import socket
 from collections.abc import Collection, Sequence
 
-from autoscaler.server.settings import Address
+from autoscaler.server.listening.settings import Address
 
 _BACKLOG = 4_096
 """Connections that wait for `accept`: the machines of a large fleet connect at once after a start.

@@ -18,7 +18,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, Seconds, SkuName
 from autoscaler.model.machines import MachineState
 from autoscaler.model.operators import Operator, OperatorName
-from autoscaler.server.queries import (
+from autoscaler.server.operators.queries import (
     MAX_ROWS,
     MalformedRequestError,
     chosen_labels,

@@ -1,15 +1,21 @@
-"""The bodies of the machines' requests (docs/bootstrap.md, version 1), with bounded fields.
+"""The bodies of the machines' requests (docs/bootstrap.md, version 1), and the words of their refusals.
 
-Unknown keys are ignored, so that a newer agent can talk to this controller.
+Fields are bounded. Unknown keys are ignored, so that a newer agent can talk to this controller. An answer never
+contains the text of an error, which may contain what the machine sent.
 """
 
 import base64
 import re
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
+from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, NotKnownYetError
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.model.identifiers import Seconds
 from autoscaler.model.machines import ExitReason
+from autoscaler.server.bodies import BodyRefusedError
 
 _Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\z")]
 
@@ -123,3 +129,47 @@ def readable(text: str) -> str:
     """Return a machine's text on one line, without control characters, cut to `MAX_DETAIL`."""
     kept = "".join(char if char.isprintable() else " " for char in text[:MAX_DETAIL])
     return kept.strip()
+
+
+REFUSALS = (
+    BootstrapRefusedError,
+    NotKnownYetError,
+    StoreError,
+    BodyRefusedError,
+    ValidationError,
+)
+"""The errors with an answer of their own. Any other error is a bug: 500."""
+
+_TOO_MANY_REQUESTS = 429
+_RETRY_AFTER: Seconds = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A status, its word, and the seconds after which a retry can help, if it can."""
+
+    status: int
+    word: str
+    retry_after: Seconds | None = None
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Return the answer to an error of REFUSALS.
+
+    Raises: TypeError for another error.
+    """
+    match error:
+        case BootstrapRefusedError():
+            again = _RETRY_AFTER if error.status == _TOO_MANY_REQUESTS else None
+            return Refusal(error.status, error.reason, again)
+        case NotKnownYetError():
+            return Refusal(503, "not_known_yet", error.retry_after)
+        case StoreError():
+            return Refusal(503, "store_failed", _RETRY_AFTER)
+        case BodyRefusedError(reason="busy"):
+            return Refusal(503, "busy", _RETRY_AFTER)
+        case BodyRefusedError():
+            return Refusal(400, error.reason)
+        case ValidationError():
+            return Refusal(400, "malformed")
+    raise TypeError(f"not a refusal: {type(error).__name__}")

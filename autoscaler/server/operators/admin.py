@@ -32,11 +32,10 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.operators import Operator, OperatorName
 from autoscaler.server.answers import error_answer, json_answer
-from autoscaler.server.bearer import BearerTokens, bearer_token
 from autoscaler.server.bodies import Bodies, BodyRefusedError
-from autoscaler.server.queries import MalformedRequestError, Queries, UnknownNameError
+from autoscaler.server.operators.queries import MalformedRequestError, Queries, UnknownNameError
 from autoscaler.server.refusal_log import RefusalLog
-from autoscaler.server.wrong_tokens import WrongTokens
+from autoscaler.server.tokens import BearerTokens, WrongTokens, bearer_token
 
 MAX_MACHINES = 10_000
 """Maximum number of machines in one answer: about 5 MB."""

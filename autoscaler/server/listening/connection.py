@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
-from autoscaler.server.places import Place, Places, Stage
+from autoscaler.server.listening.places import Place, Places, Stage
 
 _KEEPS_ALIVE = frozenset({200, 202, 204, 503})
 """Statuses after which a POST's connection stays open. The request was authenticated, or has to be repeated

@@ -13,12 +13,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from autoscaler.model.identifiers import Seconds
 from autoscaler.server.answers import json_errors
-from autoscaler.server.certificate import Certificate, CertificateError
-from autoscaler.server.connection import Connection, serve_in_place, without_server_header
-from autoscaler.server.kept_sockets import KeptSockets, Place
-from autoscaler.server.places import PlaceLimits, Places
+from autoscaler.server.listening.certificate import Certificate, CertificateError
+from autoscaler.server.listening.connection import Connection, serve_in_place, without_server_header
+from autoscaler.server.listening.kept_sockets import KeptSockets, Place
+from autoscaler.server.listening.places import PlaceLimits, Places
+from autoscaler.server.listening.settings import Address, TlsFiles
 from autoscaler.server.refusal_log import RefusalLog
-from autoscaler.server.settings import Address, TlsFiles
 
 _TLS_SHUTDOWN: Seconds = 2.0
 _LINGERING: Seconds = 2.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.operators import Operator
-from autoscaler.server.bearer import BearerTokens, token_digest
+from autoscaler.server.tokens import BearerTokens, token_digest
 
 LIFETIME: Seconds = 12 * 3600.0
 

@@ -19,14 +19,13 @@ from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.operators import Operator
-from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.bodies import Bodies, BodyRefusedError
-from autoscaler.server.console_pages import ConsolePages, MissingPageError
-from autoscaler.server.live import Live
-from autoscaler.server.queries import MalformedRequestError, UnknownNameError
+from autoscaler.server.operators.console_pages import ConsolePages, MissingPageError
+from autoscaler.server.operators.live import Live
+from autoscaler.server.operators.queries import MalformedRequestError, UnknownNameError
+from autoscaler.server.operators.sessions import LIFETIME, Sessions
 from autoscaler.server.refusal_log import RefusalLog
-from autoscaler.server.sessions import LIFETIME, Sessions
-from autoscaler.server.wrong_tokens import WrongTokens
+from autoscaler.server.tokens import BearerTokens, WrongTokens
 
 _MAX_FORM_BYTES = 8192
 """A token of 1,024 characters takes three times as many bytes in a form, and the wanted path some."""

@@ -9,7 +9,7 @@ import structlog
 
 from autoscaler.config.regular_files import open_regular
 from autoscaler.server.file_stamp import FileStamp, file_stamp
-from autoscaler.server.settings import TlsFiles
+from autoscaler.server.listening.settings import TlsFiles
 
 _log = structlog.get_logger(__name__)
 
