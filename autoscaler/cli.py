@@ -227,7 +227,7 @@ def main() -> None:
 
 def _ask_providers(configuration: "Configuration") -> tuple[str, ...]:
     """Print the problems that the providers report. Return the other answers. Raises Exit for an error."""
-    from autoscaler.app.online import check_online
+    from autoscaler.app.preflight import check_online
 
     answers = check_online(configuration)
     _report(answers.problems)

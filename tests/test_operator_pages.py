@@ -309,7 +309,7 @@ def test_the_note_of_a_machine_is_the_first_of_its_reasons(
 
 def said(**changed: object) -> list[str]:
     with redirect_stdout(io.StringIO()) as shown:
-        past = {"waited_for": [], "failed_launches": []}
+        past: dict[str, list[object]] = {"waited_for": [], "failed_launches": []}
         explained = EXPLAINED | {"tried": []} | changed
         print_explanation({"explanation": explained, "at": NOW, "past": past, "history": []})
     return shown.getvalue().splitlines()

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 
 import structlog
@@ -11,12 +12,15 @@ import structlog
 from autoscaler import config
 from autoscaler.app.agent_file import build_agent
 from autoscaler.app.changes import Change
-from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.app.endpoints import console_endpoint, token_file, webhook_endpoint
-from autoscaler.app.host import file_limit, keep_agent_beside
+from autoscaler.app.event_loop import keep_out_of_collections, report_lag
+from autoscaler.app.process import (
+    Signals,
+    file_limit,
+    keep_agent_beside,
+    report_store_size,
+)
 from autoscaler.app.reloading import InUse, Reloading
-from autoscaler.app.signals import Signals
-from autoscaler.app.store_size import StoreSize
 from autoscaler.app.translation import (
     catalogue,
     github_settings,
@@ -28,7 +32,6 @@ from autoscaler.controller.composition import Controller, Ports, Settings
 from autoscaler.controller.guarded_github import GuardedGitHub, GuardedGitHubLists, GuardedReruns
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.journal import log_refused_transition
-from autoscaler.controller.loop_lag import LoopLag
 from autoscaler.controller.ports.configuration_requests import (
     ControllerStopsError,
     RefusedConfigurationError,
@@ -144,7 +147,7 @@ class Parts:
 
     def _settings(self) -> Settings:
         file = self._in_use.configuration.sqlite_file()
-        sizes = [StoreSize(file, self._telemetry).run] if file is not None else []
+        sizes = [] if file is None else [partial(report_store_size, file, self._telemetry)]
         return Settings(
             catalogue=lambda installations, opened: catalogue(
                 self._in_use.configuration, installations, opened, self.providers
@@ -155,7 +158,12 @@ class Parts:
             or DEFAULT_OBJECTIVES,
             pace=Pace(),
             refuse=log_refused_transition,
-            process_tasks=(LoopLag(self._telemetry).run, *sizes, keep_out_of_collections),
+            process_tasks=(
+                partial(report_lag, self._telemetry),
+                self._clock.stop_if_set_back,
+                *sizes,
+                keep_out_of_collections,
+            ),
         )
 
     async def resume(self, saved: SavedState) -> None:
@@ -266,7 +274,7 @@ class Parts:
         reasons = [f"provider {name} could not be opened and listed" for name in unopened]
         if controller.reconciler.turned_at is None:
             reasons.append("the control loop has made no pass yet")
-        if not controller.poller.github_answered:
+        if not controller.redelivery.github_answered:
             reasons.append("GitHub has not answered yet")
         return sorted(reasons)
 

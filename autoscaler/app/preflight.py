@@ -4,6 +4,7 @@ It uses the checks of each kind of provider. It reads the file as written, so th
 and makes no network requests.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from autoscaler.config.certificates import tls_problems
 from autoscaler.config.credentials import secret_problems, short_webhook_secrets
 from autoscaler.config.document import Document
 from autoscaler.config.files import SQLITE
-from autoscaler.config.provider_kind import ProviderKind
+from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
 from autoscaler.config.values import valid
 from autoscaler.providers.registry import PROVIDERS, provider_kinds
 
@@ -67,3 +68,18 @@ def _store(document: Document) -> Iterator[config.Problem]:
         yield document.problem(
             ("store",), "PostgreSQL is not implemented yet", "write sqlite:///FILE"
         )
+
+
+def check_online(configuration: config.Configuration) -> OnlineCheck:
+    """Return whether the providers would accept a configuration, for `check --online`. Changes nothing."""
+
+    async def ask() -> list[OnlineCheck]:
+        document, folder = configuration.document, configuration.path.parent
+        settings = configuration.settings
+        return [await kind.check_online(document, settings, folder) for kind in provider_kinds()]
+
+    found = asyncio.run(ask())
+    return OnlineCheck(
+        tuple(problem for one in found for problem in one.problems),
+        tuple(line for one in found for line in one.lines),
+    )

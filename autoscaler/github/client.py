@@ -47,9 +47,9 @@ from autoscaler.github.requests.transport import Transport
 from autoscaler.github.reruns import JobReruns
 from autoscaler.github.runner_groups import RunnerGroups
 from autoscaler.github.settings import GitHubSettings
-from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
+from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.run_origins import RunOrigin
 
 _log = structlog.get_logger(__name__)

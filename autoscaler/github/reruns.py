@@ -24,7 +24,7 @@ from autoscaler.github.requests.exchange import Effect, Request
 from autoscaler.github.requests.received import Received
 from autoscaler.github.requests.refusals import OUTAGE_DELAY, LimitError, NotShownError, not_shown
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.interruptions import RerunOutcome
+from autoscaler.model.machines.interruptions import RerunOutcome
 
 _RUN_AGAIN = frozenset({"failure", "cancelled", "timed_out", "startup_failure"})
 """Conclusions of the jobs that "Re-run failed jobs" re-runs."""

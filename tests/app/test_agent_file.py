@@ -11,7 +11,7 @@ import pytest
 from autoscaler.app.agent_file import build_agent
 
 MODULES = sorted(Path("autoscaler/agent").rglob("[a-z]*.py"))
-SHARED = Path("autoscaler/model/access_rules.py")
+SHARED = Path("autoscaler/model/jobs/access_rules.py")
 AGENT = build_agent()
 
 

@@ -31,7 +31,7 @@ from autoscaler.github.requests.budget import Budget
 from autoscaler.github.requests.request_queue import RequestQueue
 from autoscaler.github.requests.transport import Transport
 from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from tests.github.conftest import World, job_spec
 from tests.github.doubles import START
 from tests.github.faults import fault

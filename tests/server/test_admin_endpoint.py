@@ -36,8 +36,8 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
+from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.operators import Operator, OperatorName, Role
-from autoscaler.model.unverified import UnverifiedMachine
 from autoscaler.server.listening.serving import Serving
 from autoscaler.server.operators.admin import (
     MAX_FILE_BYTES,

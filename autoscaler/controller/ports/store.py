@@ -16,11 +16,11 @@ from autoscaler.model.changes import Record as Record
 from autoscaler.model.cooldowns import Cooldown as Cooldown
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.installations import Installations
-from autoscaler.model.interruptions import Rerun
-from autoscaler.model.jobs import Job
-from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import Machine
-from autoscaler.model.runners import Runner
+from autoscaler.model.jobs.job import Job
+from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.interruptions import Rerun
+from autoscaler.model.machines.launch_requests import LaunchRequest
+from autoscaler.model.machines.machine import Machine
 
 
 class StoreError(Exception):
@@ -94,8 +94,8 @@ class Store(Protocol):
     ) -> None:
         """Write records with their history rows, and mark deliveries as applied, in one transaction.
 
-        `installations` replaces the store's own ID and its former ones, if it is not None. Records are copied
-        before the first await, so the caller may change them afterwards. Overlapping calls share one fsync.
+        `installations` replaces the store's own ID and its former ones, if it is not None. The caller changes
+        none of it afterwards: the journal passes copies of the records. Overlapping calls share one fsync.
         Durable on return.
         """
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationErr
 from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, NotKnownYetError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
-from autoscaler.model.machines import ExitReason
+from autoscaler.model.machines.machine import ExitReason
 from autoscaler.server.bodies import BodyRefusedError
 
 _Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\z")]
