@@ -25,8 +25,6 @@ from autoscaler.app.translation import (
     server_settings,
 )
 from autoscaler.controller.composition import Controller, Ports, Settings
-from autoscaler.controller.guarded_github import GuardedGitHub, GuardedGitHubLists, GuardedReruns
-from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.journal import log_refused_transition
 from autoscaler.controller.loop_lag import LoopLag
 from autoscaler.controller.ports.configuration_requests import (
@@ -99,18 +97,16 @@ class Parts:
         agent = build_agent()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
         self._traces = traces
-        self._client = GitHubClient(
+        self.github = GitHubClient(
             github_settings(configuration),
             clock,
             self._telemetry,
             token_clock=self._pacing,
             wall=self._pacing.wall,
         )
-        self.github = GuardedGitHub(self._client)
         context = ProviderContext(saved.installations, agent_sha256, self._telemetry, clock)
         self.providers = {
-            name: GuardedProvider(_made(name, factory, context))
-            for name, factory in factories.items()
+            name: _made(name, factory, context) for name, factory in factories.items()
         }
         self._controller = Controller(self._ports(store), self._settings(), saved.installations)
         self._reloading = Reloading(
@@ -134,8 +130,8 @@ class Parts:
             store=store,
             readings=store,
             github=self.github,
-            lists=GuardedGitHubLists(self._client.lists),
-            reruns=GuardedReruns(self._client.reruns),
+            lists=self.github.lists,
+            reruns=self.github.reruns,
             providers=self.providers,
             traces=self._traces,
             observed=self._telemetry.troubles,

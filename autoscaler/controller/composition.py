@@ -77,6 +77,7 @@ class Ports:
     `pacing` is a clock of real time, for the pauses of the control loop. `background` is the clock of
     tasks that may run late: the simulator slows it down, because they look every second for hours.
     `observed` returns the troubles of the fleet that only the metrics show, `spent` what was paid so far.
+    A reload replaces entries of `providers`.
     """
 
     clock: Clock
@@ -197,7 +198,11 @@ class Controller:
         ports, journal = self._ports, self.journal
         clock, background, telemetry = ports.clock, ports.background, ports.telemetry
         providers, readings = ports.providers, ports.readings
-        notices = {name: one.notices for name, one in providers.items() if one.notices}
+        notices = {
+            name: queue
+            for name, one in providers.items()
+            if (queue := one.capabilities.notices) is not None
+        }
         self.pricing = Pricing(providers, readings, self._use_new_prices, telemetry, clock)
         self.quotas = KeptQuotas(providers, readings, telemetry, clock)
         self.foreign_usage = KeptForeignUsage(journal, ports.providers, ports.readings)
@@ -267,21 +272,29 @@ class Controller:
         self.reconciler.stop()
 
     async def _open_and_list(self, name: ProviderName) -> bool:
-        provider = self._ports.providers[name]
         try:
-            await provider.open()
+            await self._open(name)
         except (ProviderError, OutcomeUnknownError) as error:
-            hint = provider.hint(error)
-            _log.error("provider_not_opened", provider=name, error=str(error), hint=hint)
+            _log.error("provider_not_opened", provider=name, error=str(error), hint=error.hint)
             return False
         await self.pricing.wait_for_first(name)
         return await self.poller.list_machines(name)
 
     async def _read_again(self, name: ProviderName) -> None:
         try:
-            await self._ports.providers[name].open()
+            await self._open(name)
         except (ProviderError, OutcomeUnknownError) as error:  # the values read last stay in use
             _log.warning("provider_not_read_again", provider=name, error=str(error))
+
+    async def _open(self, name: ProviderName) -> None:
+        """Open a provider. If a reload replaces it meanwhile, the new one is opened, too.
+
+        Raises ProviderError, OutcomeUnknownError.
+        """
+        opened: Provider | None = None
+        while opened is not self._ports.providers[name]:
+            opened = self._ports.providers[name]
+            await opened.open()
 
     def _use_offerings(self, opened: Collection[ProviderName]) -> None:
         """Put the offerings of these providers into the catalogue."""

@@ -173,11 +173,10 @@ class Poller:
 
     async def _maintain(self, name: ProviderName) -> None:
         """Read a provider's quotas and delete unused resources, every `UPKEEP_EVERY`."""
-        provider = self._providers[name]
         while True:
             problem: ProviderError | OutcomeUnknownError | None = None
             try:
-                quotas = await provider.quotas()
+                quotas = await self._providers[name].quotas()
             except (ProviderError, OutcomeUnknownError) as error:
                 problem = error
             else:
@@ -185,7 +184,7 @@ class Poller:
                 await self._journal.record(QuotasRead(self._journal.now, name, found))
             await self._quotas_read(name, problem)
             try:
-                deleted = await provider.delete_unused(self._sendable(name))
+                deleted = await self._providers[name].delete_unused(self._sendable(name))
             except (ProviderError, OutcomeUnknownError) as error:
                 _log.warning("resources_not_deleted", provider=name, error=str(error))
             else:

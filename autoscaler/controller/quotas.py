@@ -40,9 +40,9 @@ class KeptQuotas:
     async def load(self) -> None:
         """Give the stored quotas to the providers. Raises StoreError."""
         for name, provider in self._providers.items():
-            if provider.limits is not None:
-                kept = await self._cache.load_readings(name, ReadingKind.QUOTA)
-                provider.limits.use_kept(kept)
+            limits = provider.capabilities.limits
+            if limits is not None:
+                limits.use_kept(await self._cache.load_readings(name, ReadingKind.QUOTA))
 
     async def record(self, name: ProviderName, problem: Problem) -> None:
         """Report and store the quotas that a provider uses now. Raises StoreError.
@@ -50,7 +50,7 @@ class KeptQuotas:
         `problem` is the error of `Provider.quotas`, or None. If it is None, the provider may still have
         used old values; `QuotaLimits.problem` then has the error.
         """
-        limits = self._providers[name].limits
+        limits = self._providers[name].capabilities.limits
         if limits is None:
             self._log(name, problem, {}, None)
             return
@@ -83,7 +83,7 @@ class KeptQuotas:
             "quotas_not_read",
             provider=name,
             error=str(problem),
-            hint=self._providers[name].hint(problem),
+            hint=problem.hint,
             in_use=in_use,
             age_seconds=age,
         )

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autoscaler.controller.ports.github import RetryLaterError
+from autoscaler.controller.ports.github import RetryLaterError, github_errors
 from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
 from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import Installation
@@ -48,6 +48,7 @@ class _JobPage(Received):
     jobs: list[_Job]
 
 
+@github_errors
 class JobReruns:
     """Requests re-runs with the App that has the most headroom."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from autoscaler.controller.ports.notices import NoticeQueue
 from autoscaler.controller.ports.prices import PriceReader
 from autoscaler.controller.ports.provider import (
+    Capabilities,
     LaunchAnswer,
     LaunchOrder,
     OutcomeUnknownError,
@@ -135,8 +136,16 @@ class FakeProvider:
         await asyncio.sleep(self.latency)
         _raise_first(self.open_script)
 
-    def hint(self, error: Exception) -> str | None:
-        return "mend it" if isinstance(error, ProviderError) else None
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            largest_request=self.largest_request,
+            launch_rate=self.launch_rate,
+            notices=self.notices,
+            prices=self.prices,
+            limits=self.limits,
+            protect=self.protect,
+        )
 
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         return self.offered.get((sku, option), ())

@@ -171,9 +171,9 @@ async def test_a_provider_has_a_notice_queue_if_one_is_configured(
 ) -> None:
     api = ScriptedApi(lambda operation, arguments: [])
     plain = Ec2Provider(settings, telemetry, ManualClock(), api)
-    assert plain.notices is None
+    assert plain.capabilities.notices is None
     reported = replace(settings, interruption_queue="https://sqs/q")
-    queue = Ec2Provider(reported, telemetry, ManualClock(), api).notices
+    queue = Ec2Provider(reported, telemetry, ManualClock(), api).capabilities.notices
     assert queue is not None
     assert await queue.receive(99) == ()
     assert api.calls == [("ReceiveMessage", {"url": "https://sqs/q", "wait": 20, "most": 10})]

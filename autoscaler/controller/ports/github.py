@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from autoscaler.controller.ports.unlisted_errors import raises_only
 from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
@@ -35,6 +36,17 @@ class RunnerBusyError(GitHubError):
 
 class OperatorError(GitHubError):
     """401, 403 without a rate limit, or 404 on a scope: an operator must change something first."""
+
+
+RETRY_UNLISTED: Seconds = 60.0
+"""Pause after an error that is none of these."""
+
+github_errors = raises_only(
+    (GitHubError,),
+    lambda text: RetryLaterError(text, RETRY_UNLISTED),
+    register=RegistrationOutcomeUnknownError,
+)
+"""Decorates the classes that implement `GitHub`, `GitHubLists` and `Reruns`."""
 
 
 @dataclass(frozen=True, slots=True)

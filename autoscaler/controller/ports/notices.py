@@ -44,7 +44,10 @@ class Message:
 
 
 class NoticeQueue(Protocol):
-    """One provider's queue. Every method raises ProviderError and OutcomeUnknownError."""
+    """One provider's queue. Every method raises ProviderError and OutcomeUnknownError.
+
+    Decorate its class with `provider_errors`.
+    """
 
     async def receive(self, wait: Seconds) -> tuple[Message, ...]:
         """Return up to ten messages. Waits up to `wait` seconds (20 at most, real time) for the first.

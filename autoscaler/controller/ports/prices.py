@@ -25,9 +25,10 @@ class PriceReader(Protocol):
         """The capacity types whose prices the controller reads."""
 
     async def read_prices(self, capacity_type: CapacityType) -> PriceAnswer:
-        """Return the prices of this capacity type that the configuration can use. Raises nothing.
+        """Return the prices of this capacity type that the configuration can use.
 
-        If a request fails, only the prices of that request are missing.
+        If a request fails, only the prices of that request are missing. Raises OutcomeUnknownError for an
+        error that the provider did not expect.
         """
 
     def use_prices(self, prices: Sequence[Price], source: PriceSource) -> bool:

@@ -4,7 +4,7 @@ A provider never retries a launch or a termination by itself. The controller dec
 deadlines and cooldowns. docs/providers.md explains how to add a provider.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from autoscaler.controller.ports.prices import PriceReader
 from autoscaler.controller.ports.provider_errors import OutcomeUnknownError as OutcomeUnknownError
 from autoscaler.controller.ports.provider_errors import ProofRefusedError as ProofRefusedError
 from autoscaler.controller.ports.provider_errors import ProviderError as ProviderError
+from autoscaler.controller.ports.provider_errors import provider_errors as provider_errors
 from autoscaler.controller.ports.quotas import QuotaLimits
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.catalogue import CapacityType, LaunchRate, Offering
@@ -22,7 +23,6 @@ from autoscaler.model.identifiers import (
     InstallationId,
     LaunchRequestId,
     ProviderMachineId,
-    ProviderName,
     Seconds,
     SkuName,
 )
@@ -78,39 +78,38 @@ class ProvenIdentity:
     host: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """The limits of a provider's launches, and what not every provider has. Known before `open`."""
+
+    largest_request: int
+    """The maximum number of machines in one launch request."""
+    launch_rate: LaunchRate | None = None
+    """The rate limit of launch requests, and of the machines in them; None for no limit.
+
+    The planner plans no more than this, so that no request waits in the provider.
+    """
+    notices: NoticeQueue | None = None
+    """The provider's notices about machines, such as interruptions."""
+    prices: PriceReader | None = None
+    """The reader of the provider's prices; None if all prices are in the configuration."""
+    limits: QuotaLimits | None = None
+    """Where the values of `quotas` come from; None if none of them needs to be kept."""
+    protect: Callable[[ProviderMachineId], Awaitable[None]] | None = None
+    """Asks the provider not to interrupt a machine by choice, because it may run a job from now on.
+
+    The controller calls this before it gives a machine its registration, and gives none after an error. A
+    listing may show it afterwards (`ListedMachine.assigned`). Idempotent. Raises ProviderError (also for a
+    machine that is going away), OutcomeUnknownError. None: the provider does not ask before an interruption.
+    """
+
+
 class Provider(Protocol):
-    """A provider of machines. Names are unique within an installation."""
+    """A provider of machines. Decorate its class with `provider_errors`."""
 
     @property
-    def name(self) -> ProviderName:
-        """As the configuration calls it."""
-
-    @property
-    def launch_rate(self) -> LaunchRate | None:
-        """The rate limit of launch requests, and of the machines in them; None for no limit.
-
-        The planner plans no more than this, so that no request waits in the provider. Known before
-        `open`.
-        """
-
-    @property
-    def largest_request(self) -> int:
-        """The maximum number of machines in one launch request. Known before `open`."""
-
-    @property
-    def notices(self) -> NoticeQueue | None:
-        """The provider's notices about machines, such as interruptions, or None if it has none.
-
-        Known before `open`, as are `prices` and `limits`.
-        """
-
-    @property
-    def prices(self) -> PriceReader | None:
-        """The reader of the provider's prices, or None if all prices are in the configuration."""
-
-    @property
-    def limits(self) -> QuotaLimits | None:
-        """Where the values of `quotas` come from, or None if none of them needs to be kept."""
+    def capabilities(self) -> Capabilities:
+        """What this provider can do. The parts of it stay the same objects."""
 
     async def open(self) -> None:
         """Read what `offerings` and `verify` need, such as the account. The controller calls it daily.
@@ -118,9 +117,6 @@ class Provider(Protocol):
         Nothing is launched before the first call that succeeds. Raises ProviderError,
         OutcomeUnknownError.
         """
-
-    def hint(self, error: Exception) -> str | None:
-        """Return what an operator can do about an error of this provider, or None."""
 
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         """Return the offerings of a SKU's launch option with their prices, in order of preference.
@@ -197,14 +193,6 @@ class Provider(Protocol):
         Any host may send a proof: refuse a malformed one before asking another system about it.
         Raises ProofRefusedError; ProviderError or OutcomeUnknownError if the proof could not be
         checked now, and the machine then tries again.
-        """
-
-    async def protect(self, machine: ProviderMachineId) -> None:
-        """Ask the provider not to interrupt a machine by choice, because it may run a job from now on.
-
-        The controller calls this before it gives a machine its registration, and gives none after an
-        error. A listing may show it afterwards (`ListedMachine.assigned`). Idempotent. Raises ProviderError
-        (also for a machine that is going away), OutcomeUnknownError.
         """
 
     async def close(self) -> None:

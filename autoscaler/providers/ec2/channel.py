@@ -18,6 +18,7 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderEr
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Seconds
 from autoscaler.providers.ec2.errors import meaning, outcome_unknown, unsent_failure_class
+from autoscaler.providers.ec2.hints import HINTS
 from autoscaler.providers.ec2.settings import Timeouts
 
 THREADS = 16
@@ -140,7 +141,7 @@ class WorkerChannel:
             answer = await self._exchange(operation, arguments)
         if "error" not in answer:
             return answer["result"]
-        raise _failure(answer)
+        raise failure_of(answer)
 
     async def close(self) -> None:
         """End the worker. Calls in flight get an unknown outcome."""
@@ -190,15 +191,16 @@ class WorkerChannel:
 _END_PATIENCE: Seconds = 5.0
 
 
-def _failure(answer: Mapping[str, Any]) -> Exception:
+def failure_of(answer: Mapping[str, Any]) -> ProviderError | CallOutcomeUnknownError:
+    """Return the error for a worker's answer that has an `error`."""
     code, message = answer["error"], answer["message"]
     if not answer["sent"]:
-        return ProviderError(unsent_failure_class(code), code, message)
+        return ProviderError(unsent_failure_class(code), code, message, hint=HINTS.get(code))
     if not answer["status"] or outcome_unknown(code, answer["status"]):
         return CallOutcomeUnknownError(code, message)
     found = meaning(code)
     seconds = _seconds(answer["retry_after"])
-    return ProviderError(found.failure, code, message, seconds, found.scope)
+    return ProviderError(found.failure, code, message, seconds, found.scope, hint=HINTS.get(code))
 
 
 def _seconds(text: str | None) -> Seconds | None:

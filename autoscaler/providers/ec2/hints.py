@@ -1,7 +1,5 @@
 """Fixes for errors of AWS and its SDK, by error code, for the log."""
 
-from autoscaler.controller.ports.provider import ProviderError
-
 _CREDENTIALS = (
     "give the AWS SDK credentials: an instance role, AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY"
@@ -13,7 +11,7 @@ _NETWORK = (
     "let this host reach AWS: its network, DNS, or HTTPS_PROXY and NO_PROXY in the controller's "
     "environment"
 )
-_HINTS = {
+HINTS = {
     "NoCredentialsError": _CREDENTIALS,
     "PartialCredentialsError": _CREDENTIALS,
     "ProfileNotFound": _CREDENTIALS,
@@ -36,8 +34,4 @@ _HINTS = {
     "AccessDeniedException": _PERMIT,
     "InvalidSubnetID.NotFound": "correct subnets: they must be in this region and account",
 }
-
-
-def hint(error: Exception) -> str | None:
-    """Return a fix, or None if there is none for this error."""
-    return _HINTS.get(error.code) if isinstance(error, ProviderError) else None
+"""What an operator can do, by the error's code."""

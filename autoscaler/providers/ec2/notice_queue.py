@@ -7,7 +7,7 @@ failed each time. Deletes a message only in `settle`.
 from collections.abc import Callable, Sequence
 
 from autoscaler.controller.ports.notices import Message
-from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.controller.ports.provider import ProviderError, provider_errors
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
@@ -28,6 +28,7 @@ MOST_RECEIVES = 5
 _EXCERPT = 200
 
 
+@provider_errors
 class Ec2NoticeQueue:
     """One queue, read through the provider's own worker."""
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.prices import PriceAnswer
+from autoscaler.controller.ports.provider import provider_errors
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.prices import Price, PriceSource
 from autoscaler.providers.ec2.channel import Api
@@ -14,6 +15,7 @@ from autoscaler.providers.ec2.price_regions import has_spot_dollars, pricing_reg
 from autoscaler.providers.ec2.settings import Ec2Settings
 
 
+@provider_errors
 class Ec2Prices:
     """One region's prices. Sends no request before `read_prices`."""
 

@@ -14,11 +14,13 @@ import structlog
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import (
+    Capabilities,
     LaunchAnswer,
     LaunchOrder,
     ProofRefusedError,
     ProvenIdentity,
     ProviderError,
+    provider_errors,
 )
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.catalogue import (
@@ -38,7 +40,6 @@ from autoscaler.providers.ec2.canary import sku_for
 from autoscaler.providers.ec2.channel import Api
 from autoscaler.providers.ec2.console import read_console
 from autoscaler.providers.ec2.errors import first_part
-from autoscaler.providers.ec2.hints import hint
 from autoscaler.providers.ec2.identity import IdentityVerifier, pinned_certificates
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type
 from autoscaler.providers.ec2.notice_queue import Ec2NoticeQueue
@@ -67,6 +68,7 @@ _NOT_FOUND = frozenset({"InvalidAMIID", "InvalidSubnetID"})
 _log = structlog.get_logger(__name__)
 
 
+@provider_errors
 class Ec2Provider:
     """Implements `Provider` for one region of one account. Call `open` first."""
 
@@ -89,6 +91,18 @@ class Ec2Provider:
         self._verifier = IdentityVerifier(
             settings.region, pinned_certificates(settings.region, settings.identity_certificates)
         )
+        self.capabilities = Capabilities(
+            largest_request=LARGEST_REQUEST,
+            launch_rate=LaunchRate(
+                request_bucket("CreateFleet", settings.request_buckets),
+                resource_bucket("CreateFleet", settings.resource_buckets),
+            ),
+            notices=Ec2NoticeQueue(settings, self._api, queue, self.prices.listed)
+            if (queue := settings.interruption_queue) is not None
+            else None,
+            prices=self.prices,
+            limits=self.limits,
+        )
         self._account: str | None = settings.account
         self._unsold: dict[str, tuple[str, ...]] = {}
 
@@ -96,26 +110,6 @@ class Ec2Provider:
     def name(self) -> ProviderName:
         """The provider's name in the configuration."""
         return self._settings.name
-
-    @property
-    def notices(self) -> Ec2NoticeQueue | None:
-        """The queue of interruption notices, if there is one."""
-        url = self._settings.interruption_queue
-        if url is None:
-            return None
-        return Ec2NoticeQueue(self._settings, self._api, url, self.prices.listed)
-
-    @property
-    def largest_request(self) -> int:
-        """The maximum number of machines that one CreateFleet launches."""
-        return LARGEST_REQUEST
-
-    @property
-    def launch_rate(self) -> LaunchRate:
-        """The rate limit of CreateFleet. The planner keeps it, so that requests do not wait here."""
-        requests = request_bucket("CreateFleet", self._settings.request_buckets)
-        machines = resource_bucket("CreateFleet", self._settings.resource_buckets)
-        return LaunchRate(requests, machines)
 
     @property
     def accepts_documents(self) -> bool:
@@ -154,10 +148,6 @@ class Ec2Provider:
         self._account = await self._resources.account()
         await self._resources.read_offered_types()
         await self._reservations.read()
-
-    def hint(self, error: Exception) -> str | None:
-        """Return a fix for the error codes of AWS and its SDK that an operator can mend."""
-        return hint(error)
 
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         """Return a launch option's offerings (see `Provider`)."""
@@ -297,9 +287,6 @@ class Ec2Provider:
         if self._account is None:
             raise ProofRefusedError("account", "the provider has not been opened")
         return self._verifier.verify(proof, self._account)
-
-    async def protect(self, machine: ProviderMachineId) -> None:
-        """Do nothing: EC2 does not ask before an interruption (see `Provider`)."""
 
     async def close(self) -> None:
         """End the worker process. Idempotent."""

@@ -18,7 +18,13 @@ from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.credentials import BEARER_TOKEN, credential_errors, new_client
-from autoscaler.providers.kubernetes.errors import OTHER_NAME, UNREACHABLE, error_of, metric_label
+from autoscaler.providers.kubernetes.errors import (
+    OTHER_NAME,
+    UNREACHABLE,
+    error_of,
+    metric_label,
+    refusal,
+)
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from autoscaler.providers.kubernetes.texts import MAX_TEXT
 
@@ -237,10 +243,10 @@ def _network_errors(request: str) -> Iterator[None]:
             cause.verify_code in _NAME_MISMATCH
         )
         code = OTHER_NAME if mismatch else "Certificate"
-        raise ProviderError(FailureClass.CONFIGURATION, code, str(error)) from error
+        raise refusal(FailureClass.CONFIGURATION, code, str(error)) from error
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         # No connection, so nothing was sent.
-        raise ProviderError(FailureClass.UNKNOWN, UNREACHABLE, str(error)) from error
+        raise refusal(FailureClass.UNKNOWN, UNREACHABLE, str(error)) from error
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         # ValueError: a line of a watch is longer than the client's buffer.
         text = str(error) or type(error).__name__

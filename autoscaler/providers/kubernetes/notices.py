@@ -16,7 +16,7 @@ from typing import Any
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.notices import Message, Notice
-from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.controller.ports.provider import ProviderError, provider_errors
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
 from autoscaler.model.interruptions import NoticeKind
@@ -43,6 +43,7 @@ MOST_REMOVED = 5000
 """Ended or removed pods that are remembered, the last ones. Others are missing in two complete lists."""
 
 
+@provider_errors
 class PodNotices:
     """Implements `NoticeQueue` for one namespace."""
 

@@ -10,11 +10,13 @@ from dataclasses import replace
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import (
+    Capabilities,
     LaunchAnswer,
     LaunchOrder,
     OutcomeUnknownError,
     ProvenIdentity,
     ProviderError,
+    provider_errors,
 )
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.catalogue import Offering
@@ -26,7 +28,6 @@ from autoscaler.providers.kubernetes.answers import identity, listed_machine, of
 from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.capacity_reading import read_capacity
 from autoscaler.providers.kubernetes.client import KubernetesApi
-from autoscaler.providers.kubernetes.errors import HINTS
 from autoscaler.providers.kubernetes.hook_pods import delete_left_pods
 from autoscaler.providers.kubernetes.identity import verify_token
 from autoscaler.providers.kubernetes.launching import AT_ONCE, launch_pods
@@ -43,13 +44,9 @@ LARGEST_REQUEST = 250
 """Pods in one launch request: half a second at the API server's own rate."""
 
 
+@provider_errors
 class KubernetesProvider:
     """Implements `Provider` for one namespace of one cluster."""
-
-    launch_rate = None
-    largest_request = LARGEST_REQUEST
-    prices = None
-    limits = None
 
     def __init__(
         self,
@@ -68,6 +65,13 @@ class KubernetesProvider:
         self._ended: dict[ProviderMachineId, str] = {}
 
     @property
+    def capabilities(self) -> Capabilities:
+        """The watch of its pods, and their protection (see `Provider`)."""
+        return Capabilities(
+            largest_request=LARGEST_REQUEST, notices=self.notices, protect=self.protect
+        )
+
+    @property
     def name(self) -> ProviderName:
         """The provider's name in the configuration."""
         return self._settings.name
@@ -84,10 +88,6 @@ class KubernetesProvider:
         """Check that the namespace's pods can be listed (see `Provider`)."""
         await self._api.request("GET", paths.pods(self._settings.namespace), {"limit": "1"})
         self._opened = True
-
-    def hint(self, error: Exception) -> str | None:
-        """Return what an operator can do about an error (see `Provider`)."""
-        return HINTS.get(error.code) if isinstance(error, ProviderError) else None
 
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         """Return the one offering of a launch option (see `Provider`)."""
@@ -186,7 +186,7 @@ class KubernetesProvider:
         return await verify_token(self._api, self._settings, proof)
 
     async def protect(self, machine: ProviderMachineId) -> None:
-        """Annotate a pod, so that Karpenter does not disrupt its node until it has ended (see `Provider`)."""
+        """Annotate a pod, so that Karpenter keeps its node until it has ended (see `Capabilities`)."""
         settings = self._settings
         await protect_pod(self._api, settings.namespace, machine, settings.options.values())
 

@@ -1,29 +1,36 @@
 """Rule 8: an unlisted error becomes an error of the port, and affects one call only."""
 
+import asyncio
+import inspect
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, NoReturn
 
 import pytest
 
-from autoscaler.controller.guarded_github import (
-    RETRY_AFTER,
-    GuardedGitHub,
-    GuardedGitHubLists,
-    GuardedReruns,
-)
-from autoscaler.controller.guarded_providers import GuardedNotices, GuardedPrices, GuardedProvider
 from autoscaler.controller.ports.github import (
+    RETRY_UNLISTED,
+    GitHub,
     GitHubError,
     OperatorError,
     RegistrationOutcomeUnknownError,
     RetryLaterError,
+    github_errors,
 )
+from autoscaler.controller.ports.github_lists import GitHubLists
+from autoscaler.controller.ports.notices import NoticeQueue
+from autoscaler.controller.ports.prices import PriceReader
 from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,
     ProofRefusedError,
+    Provider,
     ProviderError,
+    provider_errors,
 )
+from autoscaler.controller.ports.reruns import Reruns
+from autoscaler.github.client import GitHubClient
+from autoscaler.github.lists import Lists
+from autoscaler.github.reruns import JobReruns
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
@@ -34,11 +41,20 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
+from autoscaler.providers.ec2.notice_queue import Ec2NoticeQueue
+from autoscaler.providers.ec2.prices import Ec2Prices
+from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.kubernetes.notices import PodNotices
+from autoscaler.providers.kubernetes.provider import KubernetesProvider
+from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_github import ScriptedGitHub
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.fakes_provider import FakeProvider
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST
 
 
+@provider_errors
 class BrokenProvider(FakeProvider):
     """Every call raises an error that no port lists."""
 
@@ -64,6 +80,9 @@ class BrokenProvider(FakeProvider):
         raise self.error
 
     async def delete_unused(self, requests: object) -> NoReturn:
+        raise self.error
+
+    async def image(self, sku: object) -> NoReturn:
         raise self.error
 
     async def console(self, machine: object) -> NoReturn:
@@ -94,36 +113,65 @@ LISTED = ListedMachine(
 )
 
 
+@github_errors
 class BrokenGitHub(ScriptedGitHub):
     """Every call raises an error that no port lists."""
 
-    async def _answer(self, method: str, carry_out: object, lost: object) -> NoReturn:
-        raise KeyError(method)
+    error: Exception = KeyError("a bug")
+
+    async def register(self, *_: object) -> NoReturn:
+        raise self.error
+
+    async def find_runner(self, *_: object) -> NoReturn:
+        raise self.error
+
+    async def read_runner(self, *_: object) -> NoReturn:
+        raise self.error
+
+    async def delete_runner(self, *_: object) -> NoReturn:
+        raise self.error
+
+    async def read_job(self, *_: object) -> NoReturn:
+        raise self.error
+
+    async def run_origin(self, *_: object) -> NoReturn:
+        raise self.error
+
+    async def runner_group(self, *_: object) -> NoReturn:
+        raise self.error
+
+    async def redeliver_failed(self, *_: object) -> NoReturn:
+        raise self.error
 
 
 async def test_an_empty_page_is_passed_on_and_ends_no_list() -> None:
+    @provider_errors
     class Gapped(FakeProvider):
         async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
             yield ()
             yield (LISTED,)
 
-    assert [page async for page in GuardedProvider(Gapped()).machines()] == [(), (LISTED,)]
+    assert [page async for page in Gapped().machines()] == [(), (LISTED,)]
 
 
 async def test_an_unlisted_error_before_the_first_page_is_an_unknown_outcome() -> None:
-    """`machines` need not be a generator, and then it can fail before it returns one."""
-
+    @provider_errors
     class Hasty(FakeProvider):
-        def machines(self) -> NoReturn:
+        async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
+            yield (self.no_cloud(),)
+
+        def no_cloud(self) -> NoReturn:
             raise KeyError("no cloud")
 
     with pytest.raises(OutcomeUnknownError, match="KeyError: 'no cloud'"):
-        await read_all(GuardedProvider(Hasty()))
+        await read_all(Hasty())
 
 
+@on_virtual_time
 async def test_a_provider_that_replaces_another_one_while_it_opens_is_opened_too() -> None:
     """A reload may come while a provider opens. Else it would have no offerings until it is read again."""
     opened: list[str] = []
+    world = World()
 
     class Second(FakeProvider):
         async def open(self) -> None:
@@ -131,15 +179,20 @@ async def test_a_provider_that_replaces_another_one_while_it_opens_is_opened_too
 
     class First(FakeProvider):
         async def open(self) -> None:
-            guarded.use(Second())
+            world.providers[EAST] = Second()
             opened.append("first")
 
-    guarded = GuardedProvider(First())
-    await guarded.open()
+    world.providers[EAST] = First()
+    controller = Controller(world)
+    controller.parts.provider_opener.opened.clear()
+    await controller.resume()
+    opening = asyncio.create_task(controller.poller.run())
+    await asyncio.sleep(5.0)
+    await cancelled(opening)
     assert opened == ["first", "second"]
 
 
-async def read_all(provider: GuardedProvider) -> None:
+async def read_all(provider: Provider) -> None:
     async for _ in provider.machines():
         pass
 
@@ -153,8 +206,9 @@ async def read_all(provider: GuardedProvider) -> None:
         read_all,
         lambda p: p.quotas(),
         lambda p: p.delete_unused([]),
+        lambda p: p.image("gpu"),
         lambda p: p.console("i-1"),
-        lambda p: p.protect("i-1"),
+        lambda p: p.capabilities.protect("i-1"),
     ],
     ids=[
         "open",
@@ -163,44 +217,45 @@ async def read_all(provider: GuardedProvider) -> None:
         "machines",
         "quotas",
         "delete_unused",
+        "image",
         "console",
         "protect",
     ],
 )
 async def test_an_unlisted_error_of_a_provider_is_an_unknown_outcome(
-    call: Callable[[GuardedProvider], Awaitable[object]],
+    call: Callable[[Provider], Awaitable[object]],
 ) -> None:
     with pytest.raises(OutcomeUnknownError, match="TypeError: a bug"):
-        await call(GuardedProvider(BrokenProvider()))
+        await call(BrokenProvider())
 
 
 async def test_an_unlisted_error_in_prepare_is_a_provider_error() -> None:
     with pytest.raises(ProviderError) as caught:
-        await GuardedProvider(BrokenProvider()).prepare(None)  # type: ignore[arg-type]
+        await BrokenProvider().prepare(None)
     assert caught.value.failure is FailureClass.UNKNOWN
 
 
 async def test_an_unlisted_error_in_verify_refuses_the_proof() -> None:
     with pytest.raises(ProofRefusedError) as caught:
-        await GuardedProvider(BrokenProvider()).verify(b"x")
+        await BrokenProvider().verify(b"x")
     assert caught.value.reason == "malformed"
 
 
-async def test_errors_of_the_port_pass_the_guard_unchanged() -> None:
+async def test_errors_of_the_port_pass_unchanged() -> None:
     broken = BrokenProvider()
     broken.error = ProviderError(FailureClass.QUOTA, "Vcpu", "no more")
     with pytest.raises(ProviderError) as caught:
-        await GuardedProvider(broken).launch("{}")
+        await broken.launch("{}")
     assert caught.value is broken.error
-    github = ScriptedGitHub()
-    github.script("register", OperatorError("403"))
+    github = BrokenGitHub()
+    github.error = OperatorError("403")
     with pytest.raises(OperatorError):
-        await GuardedGitHub(github).register("org:acme", "g", RunnerName("r"), ("gpu",))
+        await github.register("org:acme", "g", RunnerName("r"), ("gpu",))
 
 
 async def test_an_unlisted_error_in_register_may_have_registered_a_runner() -> None:
     with pytest.raises(RegistrationOutcomeUnknownError):
-        await GuardedGitHub(BrokenGitHub()).register("org:acme", "g", RunnerName("r"), ("gpu",))
+        await BrokenGitHub().register("org:acme", "g", RunnerName("r"), ("gpu",))
 
 
 @pytest.mark.case(
@@ -230,10 +285,10 @@ async def test_an_unlisted_error_in_register_may_have_registered_a_runner() -> N
     ],
 )
 async def test_any_other_unlisted_error_of_github_is_retried_later(
-    call: Callable[[GuardedGitHub], Awaitable[object]],
+    call: Callable[[GitHub], Awaitable[object]],
 ) -> None:
     with pytest.raises(GitHubError) as caught:
-        await call(GuardedGitHub(BrokenGitHub()))
+        await call(BrokenGitHub())
     assert isinstance(caught.value, RetryLaterError)
 
 
@@ -261,96 +316,107 @@ async def test_any_other_unlisted_error_of_github_is_retried_later(
     ],
 )
 async def test_an_unlisted_error_in_reading_a_list_affects_only_that_read(
-    call: Callable[[GuardedGitHubLists], Awaitable[object]],
+    call: Callable[[GitHubLists], Awaitable[object]],
 ) -> None:
-    lists = FakeLists(lambda: 0.0, latency=0.0)
+    @github_errors
+    class Fake(FakeLists):
+        repositories = FakeLists.repositories
+        newest_repositories = FakeLists.newest_repositories
+        newest_runs = FakeLists.newest_runs
+        runs = FakeLists.runs
+        run = FakeLists.run
+        jobs = FakeLists.jobs
+        runners = FakeLists.runners
+        runner_version_end = FakeLists.runner_version_end
+
+    lists = Fake(lambda: 0.0, latency=0.0)
     lists.broken = defaultdict(lambda: ZeroDivisionError("a bug"))
     with pytest.raises(RetryLaterError):
-        await call(GuardedGitHubLists(lists))
+        await call(lists)
     lists.broken = defaultdict(lambda: OperatorError("403"))
     with pytest.raises(OperatorError):
-        await call(GuardedGitHubLists(lists))
-    assert GuardedGitHubLists(lists).pace("org:acme") == lists.pace("org:acme")
+        await call(lists)
+    assert not hasattr(Fake.pace, "__wrapped__")
 
 
-class Recorder:
-    """Stands in for any port: keeps each call, and answers it or raises `error`."""
+ADAPTERS: list[tuple[type, type]] = [
+    (GitHubClient, GitHub),
+    (Lists, GitHubLists),
+    (JobReruns, Reruns),
+    (Ec2Provider, Provider),
+    (Ec2NoticeQueue, NoticeQueue),
+    (Ec2Prices, PriceReader),
+    (KubernetesProvider, Provider),
+    (PodNotices, NoticeQueue),
+]
 
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, tuple[object, ...]]] = []
-        self.error: Exception | None = None
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
-        async def called(*arguments: object) -> object:
-            self.calls.append((name, arguments))
+def asynchronous(port: type) -> list[str]:
+    """Return the names of the methods of a port that a caller waits for."""
+    of_port = vars(port).items()
+    pages = ["machines"] if port is Provider else []
+    return [name for name, one in of_port if inspect.iscoroutinefunction(one)] + pages
+
+
+METHODS = [(one, name) for one, port in ADAPTERS for name in asynchronous(port)]
+
+
+def test_every_asynchronous_method_of_an_adapter_is_translated() -> None:
+    assert len(METHODS) > 40
+    assert [
+        (one, name) for one, name in METHODS if not hasattr(vars(one)[name], "__wrapped__")
+    ] == []
+    assert hasattr(KubernetesProvider.protect, "__wrapped__")
+
+
+def raising(names: Collection[str], decorate: Callable[[type], type]) -> Any:
+    """Return an adapter whose methods of these names answer, or raise its `error`."""
+
+    def method(name: str) -> Callable[..., Awaitable[object]]:
+        async def called(self: Any, *arguments: object) -> object:
             if self.error is not None:
                 raise self.error
-            return f"answer of {name}"
+            return name, arguments
 
         return called
 
+    adapter = type("Adapter", (), {"error": None} | {name: method(name) for name in names})
+    return decorate(adapter)()
 
-METHODS: list[tuple[Any, str, int, type[Exception]]] = [
-    (GuardedGitHub, "register", 4, RegistrationOutcomeUnknownError),
-    (GuardedGitHub, "find_runner", 2, RetryLaterError),
-    (GuardedGitHub, "read_runner", 2, RetryLaterError),
-    (GuardedGitHub, "delete_runner", 2, RetryLaterError),
-    (GuardedGitHub, "read_job", 3, RetryLaterError),
-    (GuardedGitHub, "run_origin", 2, RetryLaterError),
-    (GuardedGitHub, "runner_group", 2, RetryLaterError),
-    (GuardedGitHub, "redeliver_failed", 1, RetryLaterError),
-    (GuardedGitHubLists, "repositories", 1, RetryLaterError),
-    (GuardedGitHubLists, "newest_repositories", 1, RetryLaterError),
-    (GuardedGitHubLists, "newest_runs", 1, RetryLaterError),
-    (GuardedGitHubLists, "runs", 2, RetryLaterError),
-    (GuardedGitHubLists, "run", 2, RetryLaterError),
-    (GuardedGitHubLists, "jobs", 3, RetryLaterError),
-    (GuardedGitHubLists, "runners", 1, RetryLaterError),
-    (GuardedGitHubLists, "runner_version_end", 2, RetryLaterError),
-    (GuardedReruns, "rerun", 4, RetryLaterError),
-    (GuardedProvider, "prepare", 1, ProviderError),
-    (GuardedProvider, "launch", 1, OutcomeUnknownError),
-    (GuardedProvider, "terminate", 1, OutcomeUnknownError),
-    (GuardedProvider, "quotas", 0, OutcomeUnknownError),
-    (GuardedProvider, "delete_unused", 1, OutcomeUnknownError),
-    (GuardedProvider, "image", 1, OutcomeUnknownError),
-    (GuardedProvider, "console", 1, OutcomeUnknownError),
-    (GuardedProvider, "protect", 1, OutcomeUnknownError),
-    (GuardedNotices, "receive", 1, OutcomeUnknownError),
-    (GuardedNotices, "settle", 1, OutcomeUnknownError),
-    (GuardedNotices, "shown", 1, OutcomeUnknownError),
+
+INSTEAD: list[tuple[Callable[[type], type], str, type[Exception]]] = [
+    *(
+        (github_errors, name, RetryLaterError)
+        for name in asynchronous(GitHub)
+        if name != "register"
+    ),
+    *((github_errors, name, RetryLaterError) for name in asynchronous(GitHubLists)),
+    (github_errors, "rerun", RetryLaterError),
+    (github_errors, "register", RegistrationOutcomeUnknownError),
+    (provider_errors, "prepare", ProviderError),
+    (provider_errors, "verify", ProofRefusedError),
+    *((provider_errors, name, OutcomeUnknownError) for name in asynchronous(NoticeQueue)),
+    *((provider_errors, name, OutcomeUnknownError) for name in asynchronous(PriceReader)),
+    *(
+        (provider_errors, name, OutcomeUnknownError)
+        for name in asynchronous(Provider)
+        if name not in ("prepare", "verify", "machines")
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("guarded", "method", "count", "instead"), METHODS, ids=[one[1] for one in METHODS]
+    ("decorate", "method", "instead"), INSTEAD, ids=[one[1] for one in INSTEAD]
 )
-async def test_a_guard_passes_on_arguments_and_answers_and_names_an_unlisted_error(
-    guarded: Any, method: str, count: int, instead: type[Exception]
+async def test_a_method_passes_on_arguments_and_answers_and_names_an_unlisted_error(
+    decorate: Callable[[type], type], method: str, instead: type[Exception]
 ) -> None:
-    port, arguments = Recorder(), tuple(object() for _ in range(count))
-    answer = await getattr(guarded(port), method)(*arguments)
-    assert port.calls == [(method, arguments)]
-    assert answer == (None if method in ("settle", "protect") else f"answer of {method}")
-    port.error = ZeroDivisionError("a bug")
+    adapter, arguments = raising([method], decorate), (object(), object())
+    assert await getattr(adapter, method)(*arguments) == (method, arguments)
+    adapter.error = ZeroDivisionError("a bug")
     with pytest.raises(instead) as caught:
-        await getattr(guarded(port), method)(*arguments)
+        await getattr(adapter, method)(*arguments)
     assert type(caught.value) is instead
     assert "ZeroDivisionError: a bug" in str(caught.value)
     if isinstance(caught.value, RetryLaterError):
-        assert caught.value.retry_after == RETRY_AFTER
-
-
-async def test_the_guard_of_prices_passes_on_the_kind_and_the_answer() -> None:
-    port = Recorder()
-    assert await GuardedPrices(port).read_prices(CapacityType.SPOT) == "answer of read_prices"  # type: ignore[arg-type, comparison-overlap]
-    assert port.calls == [("read_prices", (CapacityType.SPOT,))]
-
-
-async def test_an_unlisted_error_in_reading_prices_is_the_problem_of_the_answer() -> None:
-    port = Recorder()
-    port.error = ZeroDivisionError("a bug")
-    answer = await GuardedPrices(port).read_prices(CapacityType.SPOT)  # type: ignore[arg-type]
-    assert answer.prices == ()
-    assert isinstance(answer.problem, OutcomeUnknownError)
-    assert "ZeroDivisionError: a bug" in str(answer.problem)
+        assert caught.value.retry_after == RETRY_UNLISTED
