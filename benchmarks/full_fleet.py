@@ -12,10 +12,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from autoscaler.simulator.world.terms import Terms
+
 from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.controller.composition import Controller, Ports
-from autoscaler.controller.fleet_queries import FleetAnswers
-from autoscaler.controller.intake import Intake, Parse
+from autoscaler.controller.intake.deliveries import Intake, Parse
+from autoscaler.controller.operators.answers import FleetAnswers
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
     LaunchOrder,
@@ -41,7 +43,6 @@ from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.process import ControllerProcess, settings
-from autoscaler.simulator.world.terms import Terms
 from autoscaler.store.sqlite import SqliteStore
 from benchmarks.counted_github import CountedGitHub
 from benchmarks.crowded_fleet import EAST, NOW, REPOSITORY, Crowd, crowded

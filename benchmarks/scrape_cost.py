@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import product
 from typing import Any
 
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage

@@ -65,16 +65,20 @@ PLANTS = {
     "files in the ledger": Plant("pure", {"ledger/lists.py": "from pathlib import Path"}),
     "chance in the model": Plant("pure", {"model/jobs.py": "from random import choice"}),
     "pydantic in the controller": Plant(
-        "controller", {"controller/github_reader.py": "import pydantic"}
+        "controller", {"controller/github/single_reads.py": "import pydantic"}
     ),
     "boto3 in the store": Plant("aws", {"store/codec.py": "import boto3.session"}),
     "gidgethub in the server": Plant("gidgethub", {"server/answers.py": "import gidgethub"}),
     "sqlite3 at GitHub": Plant("database", {"github/targets.py": "import sqlite3"}),
     "metrics in the controller": Plant(
-        "metrics", {"controller/signals.py": "from prometheus_client import Counter"}
+        "metrics",
+        {"controller/reporting/history_metrics.py": "from prometheus_client import Counter"},
     ),
     "traces in the controller": Plant(
-        "traces", {"controller/signals.py": "from opentelemetry.sdk.trace import TracerProvider"}
+        "traces",
+        {
+            "controller/reporting/history_metrics.py": "from opentelemetry.sdk.trace import TracerProvider"
+        },
     ),
     "moto in a provider": Plant("moto", {"providers/ec2/tags.py": "import moto"}),
     "the laboratory in the product": Plant("lab", {"app/running.py": "import lab.demo"}),

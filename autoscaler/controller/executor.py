@@ -8,12 +8,12 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from autoscaler.controller.effects import Effects
-from autoscaler.controller.github_reader import GitHubReader
+from autoscaler.controller.github.registrar import Registrar
+from autoscaler.controller.github.single_reads import GitHubReader
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launcher import Launcher
+from autoscaler.controller.machines.launcher import Launcher
+from autoscaler.controller.machines.terminator import Terminator
 from autoscaler.controller.ports.clock import Ids
-from autoscaler.controller.registrar import Registrar
-from autoscaler.controller.terminator import Terminator
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.plan import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autoscaler.controller.composition import Settings
-from autoscaler.controller.fleet_queries import FleetAnswers
+from autoscaler.controller.operators.answers import FleetAnswers
 from autoscaler.controller.ports.bootstrap import Assigned, BootstrapRefusedError
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.controller.reconciler import Pace

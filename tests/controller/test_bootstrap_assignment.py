@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.attestation import ANSWERED_WITHIN
+from autoscaler.controller.machines.attestation import ANSWERED_WITHIN
 from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError, StayReady
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError
@@ -345,7 +345,7 @@ async def test_a_machine_that_ends_while_it_is_protected_gets_no_registration() 
     async def interrupted(machine: ProviderMachineId) -> None:
         instance = controller.world.east.instances[machine]
         instance.terminated = True
-        await controller.poller.list_machines(EAST)
+        await controller.machine_lists.list_machines(EAST)
 
     controller.world.east.on_protect = interrupted
     assert await refusal(agent.poll()) == (410, "ended")

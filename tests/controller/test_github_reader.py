@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.controller.github_reader import GitHubReader
+from autoscaler.controller.github.single_reads import GitHubReader
 from autoscaler.controller.ports.github import (
     GitHubError,
     OperatorError,

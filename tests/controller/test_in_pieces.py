@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 
 from autoscaler.controller.executor import LAUNCHED_AT_ONCE, RECORDED_AT_ONCE, TERMINATED_AT_ONCE
-from autoscaler.controller.intake import APPLIED_AT_ONCE
-from autoscaler.controller.launcher import ANSWERED_AT_ONCE
+from autoscaler.controller.intake.deliveries import APPLIED_AT_ONCE
+from autoscaler.controller.machines.launcher import ANSWERED_AT_ONCE
 from autoscaler.controller.reconciler import LARGE_FLEET
 from autoscaler.ledger.jobs import EXPIRED_AT_ONCE
 from autoscaler.model.catalogue import LARGEST_REQUEST, IdlePolicy, Limits

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.log_fields import job_fields, machine_fields, runner_name_fields
+from autoscaler.controller.reporting.log_fields import (
+    job_fields,
+    machine_fields,
+    runner_name_fields,
+)
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
 from tests.controller.agents import launched, say

@@ -50,7 +50,7 @@ class OperatedController:
         """Start the controller and list the machine."""
         self.controller = Controller(self.world)
         await self.controller.resume()
-        await self.controller.poller.list_machines(EAST)
+        await self.controller.machine_lists.list_machines(EAST)
         self.operator_actions = self.controller.operator_actions
         return self
 
@@ -111,7 +111,7 @@ async def test_a_provider_counts_as_not_listed_until_a_complete_listing_since_th
     await operated.open()
     port = operated.operator_actions
     assert port.providers_not_listed() == [EAST]
-    await operated.controller.poller.list_machines(EAST)
+    await operated.controller.machine_lists.list_machines(EAST)
     assert port.providers_not_listed() == []
 
 

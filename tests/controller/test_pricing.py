@@ -8,9 +8,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 from structlog.testing import capture_logs
 
+from autoscaler.controller.money.price_refresh import (
+    AGAIN_FIRST,
+    FIRST_WAIT,
+    READ_EVERY,
+    PriceRefresh,
+)
 from autoscaler.controller.ports.prices import PriceAnswer
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError, provider_errors
-from autoscaler.controller.pricing import AGAIN_FIRST, FIRST_WAIT, READ_EVERY, Pricing
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant
@@ -98,7 +103,7 @@ class Scene:
         self.changed: list[CapacityType] = []
         provider = FakeProvider(EAST)
         provider.prices = self.reader
-        self.pricing = Pricing(
+        self.pricing = PriceRefresh(
             {EAST: provider},
             self.cache,
             self.changed.append,

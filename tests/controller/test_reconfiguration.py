@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from autoscaler.controller.reconfiguration import Reconfiguration
+from autoscaler.controller.operators.reconfiguration import Reconfiguration
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.machines import MachineState
 from tests.controller.agents import queue

@@ -18,7 +18,7 @@ from autoscaler.controller.ports.github import (
     RunnerExistsError,
 )
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.model.accounting import FailureCause
 from autoscaler.model.catalogue import CapacityType, IdlePolicy, Limits
 from autoscaler.model.failures import FailureClass

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
+from autoscaler.controller.github.account_state import (
+    ABANDONED_AFTER,
+    ASK_AT_ONCE,
+    SyncState,
+)
+from autoscaler.controller.github.read_schedule import UNLISTED_FOR, Kind, Read, Turn, next_reads
 from autoscaler.controller.ports.github_lists import (
     MOST_REPOSITORIES,
     ListedRepository,
     ListedRun,
     RunStatus,
-)
-from autoscaler.controller.sync_schedule import UNLISTED_FOR, Kind, Read, Turn, next_reads
-from autoscaler.controller.sync_state import (
-    ABANDONED_AFTER,
-    ASK_AT_ONCE,
-    SyncState,
 )
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Catalogue, Scope

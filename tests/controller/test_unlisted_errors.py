@@ -186,7 +186,7 @@ async def test_a_provider_that_replaces_another_one_while_it_opens_is_opened_too
     controller = Controller(world)
     controller.parts.provider_opener.opened.clear()
     await controller.resume()
-    opening = asyncio.create_task(controller.poller.run())
+    opening = asyncio.create_task(controller.run_tasks())
     await asyncio.sleep(5.0)
     await cancelled(opening)
     assert opened == ["first", "second"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.unmatched import LINES, WINDOW
+from autoscaler.controller.reporting.unmatched import LINES, WINDOW
 from autoscaler.model.jobs import JobState
 from autoscaler.model.unmatched import Unmatched
 from tests.controller.agents import say

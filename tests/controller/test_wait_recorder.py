@@ -1,7 +1,7 @@
 """Why the jobs of a class wait, as it enters the history when it changes."""
 
 from autoscaler.controller.ports.provider_errors import ProviderError
-from autoscaler.controller.wait_recorder import LASTING, WaitRecorder
+from autoscaler.controller.reporting.wait_reasons import LASTING, WaitRecorder
 from autoscaler.ledger.class_cache import MOST_CLASSES
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.failures import FailureClass

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from autoscaler.controller.github.runner_groups import AGAIN, EVERY, NAMED_AT_MOST
 from autoscaler.controller.ports.github import OperatorError
-from autoscaler.controller.watching_groups import AGAIN, EVERY, NAMED_AT_MOST
 from autoscaler.model.access import RunnerGroup
 from autoscaler.model.catalogue import Access, Catalogue, Scope
 from autoscaler.model.events import JobObserved

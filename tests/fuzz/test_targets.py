@@ -12,8 +12,8 @@ import pytest
 from asn1crypto import cms
 from cryptography import x509
 
-from autoscaler.controller.attestation import Attestations
-from autoscaler.controller.bootstrap import BootstrapService
+from autoscaler.controller.machines.attestation import Attestations
+from autoscaler.controller.machines.bootstrap import BootstrapService
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.controller.ports.provider import ProvenIdentity
 from autoscaler.controller.ports.store import Delivery, Store

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.jobs import JobState
 from tests.ledger.builders import World

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, IdlePolicy, LaunchOption, Offering
 from autoscaler.model.cooldowns import boots_key, exits_key, launch_option_key, open_circuit

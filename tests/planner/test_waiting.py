@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Limits, RegistrationRate
 from autoscaler.model.demand import DemandClass

@@ -16,7 +16,7 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from autoscaler.controller.console_reader import PATIENCE
+from autoscaler.controller.machines.console import PATIENCE
 from autoscaler.controller.ports.provider import (
     MOST_CONSOLE,
     OutcomeUnknownError,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from autoscaler.controller.composition import Controller, Ports, Settings
-from autoscaler.controller.intake import Parse
+from autoscaler.controller.intake.deliveries import Parse
 from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.reconciler import Pace
 from autoscaler.ledger.ledger import KEPT_FOR

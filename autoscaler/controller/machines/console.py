@@ -16,13 +16,13 @@ import structlog
 
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.log_fields import machine_fields
 from autoscaler.controller.ports.provider import (
     MOST_CONSOLE,
     OutcomeUnknownError,
     Provider,
     ProviderError,
 )
+from autoscaler.controller.reporting.log_fields import machine_fields
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import ConsoleRead
 from autoscaler.model.failures import FailureClass

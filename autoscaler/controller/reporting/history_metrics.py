@@ -1,30 +1,20 @@
-"""Reports the ledger's history rows, each once, and the fleet's counts to the metrics."""
+"""Reports the ledger's history rows, each once, to the metrics and the log."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 import structlog
 
-from autoscaler.controller.log_fields import job_fields, machine_fields
-from autoscaler.controller.ports.telemetry import FleetCounts, RecordTelemetry
+from autoscaler.controller.ports.telemetry import RecordTelemetry
+from autoscaler.controller.reporting.log_fields import job_fields, machine_fields
 from autoscaler.ledger.job_waits import wait_stages
 from autoscaler.ledger.runs import OUTSIDE_ACCESS
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.accounting import WaitStage
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.changes import Changes, HistoryRow
-from autoscaler.model.cooldowns import (
-    avoided_hosts,
-    boots_key,
-    exits_key,
-    open_circuit,
-    open_options,
-)
-from autoscaler.model.demand import DemandClass
+from autoscaler.model.changes import HistoryRow
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
-    Instant,
     JobId,
     LaunchRequestId,
     MachineId,
@@ -41,15 +31,14 @@ from autoscaler.model.machines import (
     MachineState,
     TerminationReason,
 )
-from autoscaler.model.waiting import WaitCode, Waiting
 
 _log = structlog.get_logger(__name__)
 
 
-def report(changes: Changes, state: LedgerState, telemetry: RecordTelemetry) -> None:
+def report(state: LedgerState, telemetry: RecordTelemetry, rows: Sequence[HistoryRow]) -> None:
     """Count the events of new history rows."""
     requested: Counter[tuple[SkuName, ProviderName, CapacityType]] = Counter()
-    for row in changes.history:
+    for row in rows:
         if row.kind == "job":
             _report_job(row, state, telemetry)
         elif row.kind == "machine":
@@ -64,64 +53,6 @@ def report(changes: Changes, state: LedgerState, telemetry: RecordTelemetry) -> 
             _report_launch_request(row, state)
     for place, count in requested.items():
         telemetry.launches(*place, count)
-
-
-def fleet_counts(
-    state: LedgerState,
-    now: Instant,
-    reasons: Mapping[DemandClass, Sequence[Waiting]] = MappingProxyType({}),
-) -> FleetCounts:
-    """Return the fleet's gauges. `reasons` are those of the last plan.
-
-    O(classes + cooldowns + SKUs x states).
-    """
-    by_reason: Counter[tuple[SkuName, WaitCode]] = Counter()
-    for demand, runs in reasons.items():
-        for run in runs:
-            by_reason[demand.skus[0], run.code] += run.count
-    waiting: dict[SkuName, int] = dict.fromkeys(state.catalogue.skus, 0)
-    for demand, queue in state.queues.items():
-        waiting[demand.skus[0]] += len(queue)
-    for demand, jobs in state.on_hold.items():
-        waiting[demand.skus[0]] += len(jobs)
-    for demand, count in state.disputed.items():
-        waiting[demand.skus[0]] += count
-    for (demand, admission), count in state.unadmitted.items():
-        # A refused job waits for no machine. The refusal itself was counted.
-        waiting[demand.skus[0]] += count if admission is Admission.UNREAD else 0
-    return FleetCounts(
-        jobs_waiting=waiting,
-        waiting_reasons=by_reason,
-        oldest_waiting={
-            sku: max(0.0, now - queued_at)
-            for sku in state.catalogue.skus
-            if (queued_at := state.counters.oldest_queued(sku)) is not None
-        },
-        jobs_in_progress={sku: state.in_progress[sku] for sku in state.catalogue.skus},
-        jobs_awaiting_approval=state.counters.awaiting_approval,
-        runners=state.counters.runners,
-        machines={key: len(ordered) for key, ordered in state.by_state.items()},
-        machines_foreign=sum(len(machines) for machines in state.foreign.values()),
-        machines_unverified=state.counters.unverified,
-        machines_not_terminating=state.counters.not_terminating,
-        dollars_per_hour=max(
-            0.0, state.dollars_used - state.spot_costs.below_limits(state.catalogue)
-        ),
-        circuits_open=tuple(sku for sku in state.catalogue.skus if _is_circuit_open(state, sku)),
-        option_circuits_open=tuple(
-            (sku.name, option.provider)
-            for sku in state.catalogue.skus.values()
-            for option, _ in open_options(state.cooldowns, sku)
-        ),
-        nodes_avoided=tuple(
-            (one.sku, one.provider, one.host) for one in avoided_hosts(state.cooldowns, now)
-        ),
-    )
-
-
-def _is_circuit_open(state: LedgerState, sku: SkuName) -> bool:
-    rows = (open_circuit(state.cooldowns, key) for key in (boots_key(sku), exits_key(sku)))
-    return any(row is not None for row in rows)
 
 
 def _report_job(row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry) -> None:

@@ -7,10 +7,10 @@ did not reach the machine. If GitHub refuses (422, the runner is busy), the regi
 from typing import NoReturn
 
 from autoscaler.controller.effects import Effects
+from autoscaler.controller.github.registrar import Registrar
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, NotKnownYetError
 from autoscaler.controller.ports.github import GitHub, GitHubError, RunnerBusyError
-from autoscaler.controller.registrar import Registrar
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import active_cooldown, registration_key
 from autoscaler.model.identifiers import Instant, MachineId, RunnerName, Seconds

@@ -1,8 +1,13 @@
 """Carries out launch requests: prepares, stores and sends each, and records the provider's answer."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
+import structlog
+
+from autoscaler.controller.effects import PeriodicTask
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
     LaunchOrder,
@@ -27,6 +32,10 @@ from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 ANSWERED_AT_ONCE = 100
 """Machines of one answer recorded in one step of the event loop: a CreateFleet answer may have 1,000."""
 
+DELETE_UNUSED_EVERY: Seconds = 600.0
+
+_log = structlog.get_logger(__name__)
+
 
 class Launcher:
     """Sends launch requests to providers. Stores the exact bytes of a request before it sends them."""
@@ -36,10 +45,17 @@ class Launcher:
         journal: Journal,
         providers: Mapping[ProviderName, Provider],
         telemetry: LaunchTelemetry,
+        clock: Clock,
     ) -> None:
         self._journal = journal
         self._providers = providers
         self._telemetry = telemetry
+        self._clock = clock
+
+    @property
+    def tasks(self) -> list[PeriodicTask]:
+        """One endless task for each provider: deletes what earlier launch requests left there."""
+        return [partial(self._delete_unused_repeatedly, name) for name in self._providers]
 
     async def launch(self, request_id: LaunchRequestId) -> None:
         """Prepare and send a recorded launch request, unless it is cancelled meanwhile."""
@@ -110,6 +126,19 @@ class Launcher:
         await self._journal.record(
             LaunchRequestAnswered(now, request.id, left, answer.failures, answer.retry_after)
         )
+
+    async def _delete_unused_repeatedly(self, name: ProviderName) -> None:
+        while True:
+            requests = self._journal.ledger.state.open_launch_requests.values()
+            needed = [one.body for one in requests if one.provider == name and one.body]
+            try:
+                deleted = await self._providers[name].delete_unused(needed)
+            except (ProviderError, OutcomeUnknownError) as error:
+                _log.warning("resources_not_deleted", provider=name, error=str(error))
+            else:
+                if deleted:
+                    _log.info("resources_deleted", provider=name, ids=deleted)
+            await self._clock.sleep(DELETE_UNUSED_EVERY)
 
     def _count(self, request: LaunchRequest, failures: Iterable[LaunchFailure]) -> None:
         """Count what the provider refused. A failure of the whole request has no zone."""

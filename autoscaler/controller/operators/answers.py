@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.operators.recent_past import DAY, HOUR, RecentPast
 from autoscaler.controller.ports.fleet_queries import UnknownRecordError
 from autoscaler.controller.ports.store import Store
-from autoscaler.controller.recent_past import DAY, HOUR, RecentPast
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import failed_launches
 from autoscaler.model.changes import HistoryRow

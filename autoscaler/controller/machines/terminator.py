@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 
 import structlog
 
-from autoscaler.controller.console_reader import ConsoleReader
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.log_fields import machine_fields
+from autoscaler.controller.machines.console import ConsoleReader
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
+from autoscaler.controller.reporting.log_fields import machine_fields
 from autoscaler.model.events import TerminationAnswered
 from autoscaler.model.identifiers import MachineId, ProviderName, Seconds
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Container, Mapping
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launch_times import launch_times_fit
+from autoscaler.controller.machines.launch_times import launch_times_fit
 from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, NotKnownYetError
 from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,

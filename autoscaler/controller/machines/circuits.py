@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.log_fields import machine_fields
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
+from autoscaler.controller.reporting.log_fields import machine_fields
 from autoscaler.controller.wakeups import Wakeups
 from autoscaler.ledger.circuits import open_circuits
 from autoscaler.model.changes import HistoryRow

@@ -10,8 +10,8 @@ from functools import partial
 
 import structlog
 
+from autoscaler.controller.effects import PeriodicTask
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.poller import PeriodicTask
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.notices import Message, Notice, NoticeQueue
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError

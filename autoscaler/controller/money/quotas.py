@@ -1,19 +1,25 @@
-"""Stores the quotas that providers returned, and reports the sources of the quotas in use.
+"""Reads providers' quotas every ten minutes, stores them, and reports the sources of the quotas in use.
 
 If quotas cannot be read after a restart, the stored ones are used.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import structlog
 
+from autoscaler.controller.effects import PeriodicTask
+from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.controller.ports.readings import ReadingCache
 from autoscaler.controller.ports.telemetry import QuotaTelemetry
-from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.events import QuotasRead
+from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.readings import ReadingKind
+
+READ_EVERY: Seconds = 600.0
 
 Problem = ProviderError | OutcomeUnknownError | None
 """Why quotas were not read, or None if they were."""
@@ -22,15 +28,17 @@ _log = structlog.get_logger(__name__)
 
 
 class KeptQuotas:
-    """The quotas of all providers. Call `load` first, and `record` after each read."""
+    """The quotas of all providers. Call `load` before its tasks run."""
 
     def __init__(
         self,
+        journal: Journal,
         providers: Mapping[ProviderName, Provider],
         cache: ReadingCache,
         telemetry: QuotaTelemetry,
         clock: Clock,
     ) -> None:
+        self._journal = journal
         self._providers = providers
         self._cache = cache
         self._telemetry = telemetry
@@ -44,7 +52,25 @@ class KeptQuotas:
             if limits is not None:
                 limits.use_kept(await self._cache.load_readings(name, ReadingKind.QUOTA))
 
-    async def record(self, name: ProviderName, problem: Problem) -> None:
+    @property
+    def tasks(self) -> list[PeriodicTask]:
+        """One endless task for each provider."""
+        return [partial(self._read_repeatedly, name) for name in self._providers]
+
+    async def _read_repeatedly(self, name: ProviderName) -> None:
+        while True:
+            problem: Problem = None
+            try:
+                quotas = await self._providers[name].quotas()
+            except (ProviderError, OutcomeUnknownError) as error:
+                problem = error
+            else:
+                found = tuple(sorted(quotas.items()))
+                await self._journal.record(QuotasRead(self._journal.now, name, found))
+            await self._report(name, problem)
+            await self._clock.sleep(READ_EVERY)
+
+    async def _report(self, name: ProviderName, problem: Problem) -> None:
         """Report and store the quotas that a provider uses now. Raises StoreError.
 
         `problem` is the error of `Provider.quotas`, or None. If it is None, the provider may still have

@@ -11,15 +11,9 @@ from itertools import count
 
 import structlog
 
-from autoscaler.controller.github_reader import GitHubReader
-from autoscaler.controller.journal import Journal
-from autoscaler.controller.log_fields import runner_name_fields
-from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError, RunnerBusyError
-from autoscaler.controller.ports.github_lists import GitHubLists, ListedRun
-from autoscaler.controller.ports.telemetry import SyncTelemetry
-from autoscaler.controller.sync_registrations import Registrations
-from autoscaler.controller.sync_schedule import (
+from autoscaler.controller.github.account_state import SyncState, event_if_new, run_origins
+from autoscaler.controller.github.orphans import Registrations
+from autoscaler.controller.github.read_schedule import (
     BY_STATUS,
     Kind,
     Read,
@@ -27,7 +21,13 @@ from autoscaler.controller.sync_schedule import (
     next_reads,
     staleness,
 )
-from autoscaler.controller.sync_state import SyncState, event_if_new, run_origins
+from autoscaler.controller.github.single_reads import GitHubReader
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError, RunnerBusyError
+from autoscaler.controller.ports.github_lists import GitHubLists, ListedRun
+from autoscaler.controller.ports.telemetry import SyncTelemetry
+from autoscaler.controller.reporting.log_fields import runner_name_fields
 from autoscaler.ledger.unverified import awaits_runner_list, needs_runner_list
 from autoscaler.model.events import JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, Seconds

@@ -10,16 +10,17 @@ from collections.abc import Awaitable, Callable, Container, Mapping
 
 import structlog
 
-from autoscaler.controller.attestation import (
+from autoscaler.controller.github.registrar import Registrar
+from autoscaler.controller.github.releases import RegistrationReleaser
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.machines.attestation import (
     ANSWERED_WITHIN,
     OVER,
     TRY_AGAIN,
     Attestations,
     hash_of,
 )
-from autoscaler.controller.job_parameters import job_parameters
-from autoscaler.controller.journal import Journal
-from autoscaler.controller.log_fields import machine_fields
+from autoscaler.controller.machines.job_parameters import job_parameters
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
     AttestationAnswer,
@@ -33,8 +34,7 @@ from autoscaler.controller.ports.provider import (
     Provider,
     ProviderError,
 )
-from autoscaler.controller.registrar import Registrar
-from autoscaler.controller.registration_releaser import RegistrationReleaser
+from autoscaler.controller.reporting.log_fields import machine_fields
 from autoscaler.model import events as e
 from autoscaler.model.evidence import RESTORED_FROM
 from autoscaler.model.identifiers import (

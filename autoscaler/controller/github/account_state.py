@@ -8,12 +8,12 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from autoscaler.controller.github.read_schedule import BY_STATUS, Kind, Known, KnownRun, Read, Turn
 from autoscaler.controller.ports.github_lists import (
     MOST_REPOSITORIES,
     ListedRepository,
     ListedRun,
 )
-from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Known, KnownRun, Read, Turn
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.demand import scope_of
 from autoscaler.model.events import Event, JobAbandoned, JobObserved, RunRead

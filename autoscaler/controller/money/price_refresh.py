@@ -14,6 +14,7 @@ from autoscaler.controller.ports.prices import PriceAnswer, PriceReader
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.controller.ports.readings import ReadingCache
 from autoscaler.controller.ports.telemetry import PriceTelemetry
+from autoscaler.controller.wakeups import set_within
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import ProviderName, Seconds
@@ -37,7 +38,7 @@ Changed = Callable[[CapacityType], None]
 _log = structlog.get_logger(__name__)
 
 
-class Pricing:
+class PriceRefresh:
     """Reads prices in one task for each provider and capacity type. `changed` is called after changes."""
 
     def __init__(
@@ -66,15 +67,8 @@ class Pricing:
 
         Returns at once for a provider without a reader.
         """
-        if name not in self._known:
-            return
-        known = asyncio.ensure_future(self._known[name].wait())
-        patience = asyncio.ensure_future(self._clock.sleep(FIRST_WAIT))
-        try:
-            await asyncio.wait({known, patience}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            known.cancel()
-            patience.cancel()
+        if name in self._known:
+            await set_within(self._known[name], FIRST_WAIT, self._clock)
 
     async def run(self) -> None:
         """Run until cancelled. Raises StoreError."""

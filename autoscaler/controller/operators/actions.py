@@ -10,10 +10,10 @@ from typing import NoReturn
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.log_fields import machine_fields
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
+from autoscaler.controller.reporting.log_fields import machine_fields
 from autoscaler.ledger.operator_requests import evidence_of_life, refusal_of_adoption, unverified
 from autoscaler.model.events import InstallationAdopted, MachineReleasedByOperator
 from autoscaler.model.identifiers import (
