@@ -36,7 +36,7 @@ from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason, Machine, MachineState
-from autoscaler.providers.kubernetes.answers import offering
+from autoscaler.providers.kubernetes.listing.machines import offering
 from autoscaler.simulator.world.virtual_time import EPOCH
 from tests.cluster.conftest import SKU, Place, until
 from tests.controller.controllers import PACE, parse

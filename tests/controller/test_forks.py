@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.agent.job_access import refusal_of_job
+from autoscaler.agent.hooks.job_access import refusal_of_job
 from autoscaler.controller.github.single_reads import RUN_READS_AT_ONCE
 from autoscaler.controller.machines.job_parameters import job_parameters
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError

@@ -44,7 +44,7 @@ from autoscaler.model.identifiers import (
 from autoscaler.providers.ec2.notice_queue import Ec2NoticeQueue
 from autoscaler.providers.ec2.prices import Ec2Prices
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.kubernetes.notices import PodNotices
+from autoscaler.providers.kubernetes.notices.queue import PodNotices
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_github import ScriptedGitHub

@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.providers.kubernetes.answers import (
+from autoscaler.providers.kubernetes.listing.machines import (
     disruption_notice,
     listed_machine,
     offering,
