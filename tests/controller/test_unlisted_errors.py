@@ -41,8 +41,8 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
-from autoscaler.providers.ec2.notice_queue import Ec2NoticeQueue
-from autoscaler.providers.ec2.prices import Ec2Prices
+from autoscaler.providers.ec2.notices.queue import Ec2NoticeQueue
+from autoscaler.providers.ec2.prices.price_book import Ec2Prices
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.kubernetes.notices.queue import PodNotices
 from autoscaler.providers.kubernetes.provider import KubernetesProvider

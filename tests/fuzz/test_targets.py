@@ -23,8 +23,8 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, RunnerName
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import ExitReason, Machine
-from autoscaler.providers.ec2.identity import IdentityVerifier
-from autoscaler.providers.ec2.notices import parse_notice
+from autoscaler.providers.ec2.identity.documents import IdentityVerifier
+from autoscaler.providers.ec2.notices.events import parse_notice
 from tests.fuzz import bootstrap_world, documents, webhook_target
 from tests.fuzz.bootstrap_target import BootstrapTarget
 from tests.fuzz.identity_target import IdentityTarget

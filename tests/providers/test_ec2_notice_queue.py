@@ -11,12 +11,11 @@ import pytest_asyncio
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.providers.ec2.calls import MeteredApi
-from autoscaler.providers.ec2.channel import WorkerChannel
-from autoscaler.providers.ec2.notice_queue import MOST_RECEIVES, Ec2NoticeQueue
+from autoscaler.providers.ec2.notices.queue import MOST_RECEIVES, Ec2NoticeQueue
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.settings import Ec2Settings, Timeouts
-from autoscaler.providers.ec2.throttle import Throttle
+from autoscaler.providers.ec2.worker.channel import WorkerChannel
+from autoscaler.providers.ec2.worker.throttle import MeteredApi, Throttle
 from tests.patience import PATIENCE
 from tests.providers.conftest import REGION
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi

@@ -8,8 +8,8 @@ import pytest
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.providers.ec2.notices import MAX_MACHINES, PoisonError, parse_notice
-from autoscaler.providers.ec2.rows import MAX_BODY
+from autoscaler.providers.ec2.notices.events import MAX_MACHINES, PoisonError, parse_notice
+from autoscaler.providers.ec2.worker.rows import MAX_BODY
 
 ID = "i-0123456789abcdef0"
 AT = 1_785_484_800.0

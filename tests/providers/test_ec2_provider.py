@@ -14,11 +14,11 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2 import provider as provider_module
-from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.instance_types import InstanceTypeError
+from autoscaler.providers.ec2.launching.templates import FRESH_FOR
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.resources import FRESH_FOR
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
+from autoscaler.providers.ec2.worker.channel import WorkerChannel
 from tests.providers.conftest import ACCOUNT, REGION, SKU, Borrowed
 from tests.providers.contract import MakeOrder, listed
 from tests.providers.documents import Signer, document, signed

@@ -6,21 +6,44 @@ from typing import Annotated
 from pydantic import Field
 
 from autoscaler.config import shapes
+from autoscaler.config.scalars import Matching
 from autoscaler.config.settings import ProviderSection
 from autoscaler.config.shapes import Count, Dollars, FilePath, Name, Positive, Section
 from autoscaler.config.sku_settings import LaunchOptionSettings
 from autoscaler.config.tags import Tags
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.prices import READ_AS
-from autoscaler.providers.ec2.shapes import (
-    Account,
-    CapacityReservation,
-    PlacementGroup,
-    Quota,
-    Region,
-    SecurityGroupId,
-    SubnetId,
-)
+
+Region = Annotated[
+    str, Matching("[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}", "an AWS region", "write one such as us-east-1")
+]
+SubnetId = Annotated[
+    str, Matching("subnet-[0-9a-z]+", "a subnet id", "write one such as subnet-0123456789abcdef0")
+]
+SecurityGroupId = Annotated[
+    str, Matching("sg-[0-9a-z]+", "a security group id", "write one such as sg-0123456789abcdef0")
+]
+CapacityReservation = Annotated[
+    str,
+    Matching(
+        "cr-[0-9a-z]+", "a capacity reservation's id", "write one such as cr-0123456789abcdef0"
+    ),
+]
+PlacementGroup = Annotated[
+    str,
+    Matching("[!-~]([ -~]*[!-~])?", "a placement group", "write its name, in ASCII", maximum=255),
+]
+Account = Annotated[
+    str, Matching("[0-9]{12}", "an AWS account id", "write its 12 digits in quotes")
+]
+Quota = Annotated[
+    str,
+    Matching(
+        "((spot|on-demand)/)?[A-Za-z][A-Za-z0-9 -]*",
+        "a quota",
+        "write a family, such as G and VT, or on-demand/G and VT",
+    ),
+]
 
 
 class Ec2OptionKeys(LaunchOptionSettings):

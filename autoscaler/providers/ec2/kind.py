@@ -10,13 +10,15 @@ from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.settings import Settings
 from autoscaler.config.sku_settings import Accelerator, LaunchOptionSettings, SkuSettings
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.ec2 import file_checks
+from autoscaler.providers.ec2.checks import contradictions
+from autoscaler.providers.ec2.checks.contradictions import KEY
 from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section
-from autoscaler.providers.ec2.file_checks import KEY
-from autoscaler.providers.ec2.gpus import gpus_of
 
 if TYPE_CHECKING:
     from autoscaler.providers.ec2.factory import Ec2Factory
+from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.providers.ec2.instance_types import instance_types
 
 
 class Ec2Kind(ProviderKind):
@@ -42,11 +44,11 @@ class Ec2Kind(ProviderKind):
 
     def check(self, document: Document) -> Iterator[Problem]:
         """Return contradictions between regions, platforms and images."""
-        yield from file_checks.contradictions(document)
+        yield from contradictions.contradictions(document)
 
     def preflight(self, document: Document, folder: Path, *, files: bool) -> Iterator[Problem]:
         """Return unknown types, quotas and regions, and files that cannot be used."""
-        from autoscaler.providers.ec2.preflight import preflight
+        from autoscaler.providers.ec2.checks.preflight import preflight
 
         yield from preflight(document, folder, files=files)
 
@@ -60,4 +62,19 @@ class Ec2Kind(ProviderKind):
 
     def warnings(self, document: Document, settings: Settings) -> Iterator[Problem]:
         """Return warnings about interruption queues."""
-        yield from file_checks.warnings(document, settings)
+        yield from contradictions.warnings(document, settings)
+
+
+def gpus_of(instance_type: str, os: OperatingSystem) -> Accelerator | None:
+    """Return the vendor and number of an instance type's GPUs, or None if the agent cannot check them.
+
+    It checks NVIDIA's and, on Linux, AMD's: no Gaudi, Inferentia or Trainium. How many GPUs a machine with a
+    part of a GPU shows (g6f, gr6f) is not known.
+    """
+    known = instance_types().get(instance_type)
+    if known is None or known.gpu_count == 0 or known.gpu_maker not in set(AcceleratorVendor):
+        return None
+    vendor = AcceleratorVendor(known.gpu_maker)
+    if vendor is AcceleratorVendor.AMD and os is not OperatingSystem.LINUX:
+        return None
+    return Accelerator(vendor=vendor, count=known.gpu_count)

@@ -33,28 +33,39 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
-from autoscaler.providers.ec2.account_limits import AccountLimits
-from autoscaler.providers.ec2.answers import launch_answer, listed_machine, refused_override
-from autoscaler.providers.ec2.calls import MeteredApi
-from autoscaler.providers.ec2.canary import sku_for
-from autoscaler.providers.ec2.channel import Api
-from autoscaler.providers.ec2.console import read_console
 from autoscaler.providers.ec2.errors import first_part
-from autoscaler.providers.ec2.identity import IdentityVerifier, pinned_certificates
+from autoscaler.providers.ec2.identity.documents import IdentityVerifier, pinned_certificates
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type
-from autoscaler.providers.ec2.notice_queue import Ec2NoticeQueue
-from autoscaler.providers.ec2.offerings import price_offerings
-from autoscaler.providers.ec2.prices import Ec2Prices
-from autoscaler.providers.ec2.quotas import COUNTED_STATES, available_quotas, used_by_others
-from autoscaler.providers.ec2.requests import fleet_request, template_of
-from autoscaler.providers.ec2.reservations import Reservations
-from autoscaler.providers.ec2.resources import Resources
-from autoscaler.providers.ec2.rows import InstanceRow
+from autoscaler.providers.ec2.launching.answers import (
+    launch_answer,
+    listed_machine,
+    refused_override,
+)
+from autoscaler.providers.ec2.launching.offerings import price_offerings
+from autoscaler.providers.ec2.launching.requests import fleet_request, template_of
+from autoscaler.providers.ec2.launching.reservations import Reservations
+from autoscaler.providers.ec2.launching.templates import Resources, sku_for
+from autoscaler.providers.ec2.launching.termination import terminate_machines
+from autoscaler.providers.ec2.launching.unused import UnusedResources
+from autoscaler.providers.ec2.listing import read_console
+from autoscaler.providers.ec2.notices.queue import Ec2NoticeQueue
+from autoscaler.providers.ec2.prices.price_book import Ec2Prices
+from autoscaler.providers.ec2.prices.quotas import (
+    COUNTED_STATES,
+    AccountLimits,
+    available_quotas,
+    used_by_others,
+)
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import FLEET
-from autoscaler.providers.ec2.termination import terminate_machines
-from autoscaler.providers.ec2.throttle import Throttle, request_bucket, resource_bucket
-from autoscaler.providers.ec2.unused_resources import UnusedResources
+from autoscaler.providers.ec2.worker.channel import Api
+from autoscaler.providers.ec2.worker.rows import InstanceRow
+from autoscaler.providers.ec2.worker.throttle import (
+    MeteredApi,
+    Throttle,
+    request_bucket,
+    resource_bucket,
+)
 
 PAGE = 500
 """Machines in a page of the list. The worker needs about 0.2 s to parse a page."""

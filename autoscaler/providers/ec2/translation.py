@@ -11,6 +11,7 @@ from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.model.prices import READ_AS
 from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section, TokenBucket
+from autoscaler.providers.ec2.launching.user_data import render_user_data
 from autoscaler.providers.ec2.settings import (
     CanaryImage,
     Ec2Option,
@@ -18,7 +19,6 @@ from autoscaler.providers.ec2.settings import (
     Ec2Sku,
     VolumeOptions,
 )
-from autoscaler.providers.ec2.user_data import render_user_data
 
 
 def ec2_section(settings: Settings, name: ProviderName) -> Ec2Section:
