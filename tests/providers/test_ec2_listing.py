@@ -11,8 +11,8 @@ from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import MachineId, ProviderMachineId
 from autoscaler.model.machines import MachineState, TerminationReason
-from autoscaler.providers.ec2.launching.answers import listed_machine
 from autoscaler.providers.ec2.launching.termination import terminate_machines
+from autoscaler.providers.ec2.listing import listed_machine
 from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.worker.account_operations import describe_images
 from autoscaler.providers.ec2.worker.operations import describe_instances

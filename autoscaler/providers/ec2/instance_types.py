@@ -245,3 +245,9 @@ def pricing_region(region: str) -> str | None:
 def has_spot_dollars(region: str) -> bool:
     """Return True if DescribeSpotPriceHistory answers in dollars in this region."""
     return not region.startswith(_NOT_IN_DOLLARS)
+
+
+def capacity_type_of(lifecycle: str) -> CapacityType:
+    """Return the capacity type of EC2's `InstanceLifecycle`, which is empty for on-demand."""
+    known = {kind.value: kind for kind in CapacityType}
+    return known.get(lifecycle, CapacityType.ON_DEMAND)

@@ -38,7 +38,6 @@ from autoscaler.providers.ec2.identity.documents import IdentityVerifier, pinned
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type
 from autoscaler.providers.ec2.launching.answers import (
     launch_answer,
-    listed_machine,
     refused_override,
 )
 from autoscaler.providers.ec2.launching.offerings import price_offerings
@@ -47,7 +46,7 @@ from autoscaler.providers.ec2.launching.reservations import Reservations
 from autoscaler.providers.ec2.launching.templates import Resources, sku_for
 from autoscaler.providers.ec2.launching.termination import terminate_machines
 from autoscaler.providers.ec2.launching.unused import UnusedResources
-from autoscaler.providers.ec2.listing import read_console
+from autoscaler.providers.ec2.listing import list_instances, listed_machine, read_console
 from autoscaler.providers.ec2.notices.queue import Ec2NoticeQueue
 from autoscaler.providers.ec2.prices.price_book import Ec2Prices
 from autoscaler.providers.ec2.prices.quotas import (
@@ -59,16 +58,12 @@ from autoscaler.providers.ec2.prices.quotas import (
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import FLEET
 from autoscaler.providers.ec2.worker.channel import Api
-from autoscaler.providers.ec2.worker.rows import InstanceRow
 from autoscaler.providers.ec2.worker.throttle import (
     MeteredApi,
     Throttle,
     request_bucket,
     resource_bucket,
 )
-
-PAGE = 500
-"""Machines in a page of the list. The worker needs about 0.2 s to parse a page."""
 
 LARGEST_REQUEST = 1000
 """Machines in one CreateFleet: EC2 launches no more, and Karpenter requests no more."""
@@ -258,25 +253,18 @@ class Ec2Provider:
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """Yield pages of all machines with this fleet's tag (see `Provider`)."""
-        page: str | None = None
-        while True:
-            rows, page = await self._page(f"tag:{FLEET}", (self._settings.fleet,), page)
+        async for rows in list_instances(self._api, f"tag:{FLEET}", (self._settings.fleet,)):
             prices = self.prices.listed()
             yield tuple(listed_machine(self._settings, row, prices) for row in rows)
-            if not page:
-                return
 
     async def quotas(self) -> Mapping[str, int]:
         """Return the vCPUs that others leave of each quota, and the sizes of capacity reservations."""
         known = await self.limits.read()
         await self._reservations.read()
         others: Counter[str] = Counter()
-        page: str | None = None
-        while True:
-            rows, page = await self._page("instance-state-name", COUNTED_STATES, page)
+        async for rows in list_instances(self._api, "instance-state-name", COUNTED_STATES):
             others += used_by_others(self._settings.fleet, rows)
-            if not page:
-                return available_quotas(self.name, known, others) | self._reservations.quotas()
+        return available_quotas(self.name, known, others) | self._reservations.quotas()
 
     async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete unused launch templates and volumes (see `Provider`)."""
@@ -302,13 +290,6 @@ class Ec2Provider:
     async def close(self) -> None:
         """End the worker process. Idempotent."""
         await self._api.close()
-
-    async def _page(
-        self, name: str, values: Sequence[str], page: str | None
-    ) -> tuple[list[InstanceRow], str | None]:
-        arguments = {"filter": name, "values": values, "size": PAGE, "page": page}
-        rows, following = await self._api.call("DescribeInstances", arguments)
-        return [InstanceRow(*row) for row in rows], following
 
     def _refused(self, body: Any, template: str, error: ProviderError) -> ProviderError:
         """Return the error for a refusal of the whole call."""

@@ -1,23 +1,18 @@
-"""Converts EC2's rows into the model's types: results of launches, and listed machines. Pure."""
+"""Converts CreateFleet's answer and its errors into the model's types. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from autoscaler.controller.ports.provider import LaunchAnswer, ProviderError
-from autoscaler.model.catalogue import CapacityType, OperatingSystem
-from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
+from autoscaler.model.events import LaunchedMachine, LaunchFailure
 from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, ProviderName, SkuName
+from autoscaler.model.identifiers import ProviderMachineId, ProviderName
 from autoscaler.model.wording import counted
-from autoscaler.providers.ec2.errors import NOT_TRIED, ending_meaning, says_unsupported
+from autoscaler.providers.ec2.errors import NOT_TRIED, says_unsupported
 from autoscaler.providers.ec2.errors import meaning as error_meaning
-from autoscaler.providers.ec2.instance_types import Prices
-from autoscaler.providers.ec2.launching.offerings import quota_usage_of, running_cost
-from autoscaler.providers.ec2.settings import Ec2Settings
-from autoscaler.providers.ec2.worker.rows import FleetErrorRow, FleetInstanceRow, InstanceRow
-
-_ENDING = frozenset({"shutting-down", "stopping", "stopped"})
+from autoscaler.providers.ec2.instance_types import capacity_type_of
+from autoscaler.providers.ec2.worker.rows import FleetErrorRow, FleetInstanceRow
 
 
 def launch_answer(
@@ -78,7 +73,7 @@ def _launched(row: FleetInstanceRow, image: str) -> LaunchedMachine:
         provider_id=ProviderMachineId(row.id),
         instance_type=row.instance_type,
         zone=row.zone,
-        capacity_type=_capacity_type(row.lifecycle),
+        capacity_type=capacity_type_of(row.lifecycle),
         image=image,
     )
 
@@ -102,57 +97,3 @@ def _failure(provider: ProviderName, capacity_type: str, row: FleetErrorRow) -> 
     if says_unsupported(row.code, row.message):
         failure = FailureClass.UNSUPPORTED
     return LaunchFailure(failure, row.code, row.message, offering, meaning.scope)
-
-
-def listed_machine(
-    settings: Ec2Settings, row: InstanceRow, prices: Prices | None = None
-) -> ListedMachine:
-    """Return one listed machine with its price and quota usage.
-
-    The price is for the operating system of its SKU, or of its platform if the SKU is unknown.
-    `prices` defaults to those of the settings.
-    """
-    capacity_type = _capacity_type(row.lifecycle)
-    terminated, leaving = row.state == "terminated", row.state in _ENDING
-    ending = ending_meaning(row.ended_by) if terminated or leaving else None
-    return ListedMachine(
-        provider_id=ProviderMachineId(row.id),
-        installation=row.installation,
-        launch_request=LaunchRequestId(row.launch_request),
-        sku=SkuName(row.sku),
-        terminated=terminated,
-        instance_type=row.instance_type,
-        zone=row.zone,
-        capacity_type=capacity_type,
-        dollars_per_hour=running_cost(
-            row.instance_type, _os(settings, row), prices or settings.price_list, capacity_type
-        ),
-        quota_usage=() if terminated else _quota_usage(settings, row, capacity_type),
-        image=row.image,
-        launch_time=row.launch_time,
-        reason=row.reason or (row.state if leaving else ""),
-        failure=ending.failure if ending else None,
-        scope=ending.scope if ending else None,
-        leaving=leaving,
-        state=row.state,
-    )
-
-
-def _quota_usage(
-    settings: Ec2Settings, row: InstanceRow, capacity_type: CapacityType
-) -> tuple[tuple[str, int], ...]:
-    if row.reservation:
-        return ((f"{settings.name}/{row.reservation}", 1),)
-    return quota_usage_of(settings.name, row.instance_type, capacity_type)
-
-
-def _os(settings: Ec2Settings, row: InstanceRow) -> OperatingSystem:
-    sku = settings.skus.get(SkuName(row.sku))
-    if sku is not None:
-        return sku.os
-    return OperatingSystem.WINDOWS if row.platform == "windows" else OperatingSystem.LINUX
-
-
-def _capacity_type(lifecycle: str) -> CapacityType:
-    known = {kind.value: kind for kind in CapacityType}
-    return known.get(lifecycle, CapacityType.ON_DEMAND)

@@ -14,7 +14,7 @@ from autoscaler.model.catalogue import CapacityType, Offering, OperatingSystem
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Seconds
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
-from autoscaler.providers.ec2.worker.channel import Api
+from autoscaler.providers.ec2.worker.channel import Api, pages
 from autoscaler.providers.ec2.worker.rows import ReservationRow
 
 _OVER = frozenset({"cancelled", "expired", "failed", "payment-failed", "unsupported"})
@@ -56,15 +56,10 @@ class Reservations:
         if not self._wanted:
             return
         found: dict[str, ReservationRow] = {}
-        page: str | None = None
         try:
-            while True:
-                rows, page = await self._api.call("DescribeCapacityReservations", {"page": page})
-                for row in (ReservationRow(*one) for one in rows):
-                    if row.id in self._wanted:
-                        found[row.id] = row
-                if not page:
-                    break
+            async for page in pages(self._api, "DescribeCapacityReservations", {}):
+                rows = (ReservationRow(*row) for row in page)
+                found |= {row.id: row for row in rows if row.id in self._wanted}
         except ProviderError as error:
             if error.failure is not FailureClass.CONFIGURATION:
                 raise

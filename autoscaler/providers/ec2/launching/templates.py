@@ -27,7 +27,7 @@ from autoscaler.providers.ec2.launching.requests import (
 )
 from autoscaler.providers.ec2.settings import CanaryImage, Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import tag_list
-from autoscaler.providers.ec2.worker.channel import Api
+from autoscaler.providers.ec2.worker.channel import Api, pages
 from autoscaler.providers.ec2.worker.rows import ImageRow, SubnetRow, TemplateRow
 
 FRESH_FOR: Seconds = 300.0
@@ -109,16 +109,11 @@ class Resources:
         Without the permission, every zone counts as offering every type. EC2 then refuses launches.
         """
         zones, found = list(await self.subnets()), dict[str, set[str]]()
-        page: str | None = None
+        listed = pages(self._api, "DescribeInstanceTypeOfferings", {"zones": zones})
         try:
-            while True:
-                rows, page = await self._api.call(
-                    "DescribeInstanceTypeOfferings", {"zones": zones, "page": page}
-                )
-                for instance_type, zone in rows:
+            async for page in listed:
+                for instance_type, zone in page:
                     found.setdefault(zone, set()).add(instance_type)
-                if not page:
-                    break
         except ProviderError as error:
             if error.failure is not FailureClass.CONFIGURATION:
                 raise
@@ -202,17 +197,9 @@ class Resources:
         known = self._images.get(_source(sku))
         if known is not None and self._fresh(known[0]):
             return known[1]
-        images: list[ImageRow] = []
-        page: str | None = None
-        while True:
-            rows, page = await self._api.call(
-                "DescribeImages",
-                {"name": sku.image_name, "owner": sku.image_owner, "page": page},
-            )
-            images += [ImageRow(*row) for row in rows]
-            if not page:
-                break
-        newest = newest_image(sku, images)
+        wanted = {"name": sku.image_name, "owner": sku.image_owner}
+        listed = pages(self._api, "DescribeImages", wanted)
+        newest = newest_image(sku, [ImageRow(*row) async for page in listed for row in page])
         self._images[_source(sku)] = (self._clock.now(), newest)
         return newest
 

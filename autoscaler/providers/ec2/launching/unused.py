@@ -19,7 +19,7 @@ from autoscaler.providers.ec2.launching.requests import template_of
 from autoscaler.providers.ec2.launching.templates import Resources
 from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.tags import FLEET, INSTALLATION
-from autoscaler.providers.ec2.worker.channel import Api
+from autoscaler.providers.ec2.worker.channel import Api, pages
 from autoscaler.providers.ec2.worker.rows import TemplateRow
 
 TEMPLATE_KEPT_FOR: Seconds = 3600.0
@@ -95,7 +95,7 @@ class UnusedResources:
         oldest = self._clock.now() - TEMPLATE_KEPT_FOR
         if self._began > oldest:
             return {}
-        rows = [TemplateRow(*row) for row in await self._pages("DescribeLaunchTemplates")]
+        rows = [TemplateRow(*row) for row in await self._listed("DescribeLaunchTemplates")]
         needed = {template_of(request) for request in requests}
         needed |= {r.id for r in rows if self._resources.needs_template(r.id, TEMPLATE_KEPT_FOR)}
         return {
@@ -106,7 +106,7 @@ class UnusedResources:
 
     async def _volumes(self) -> _Due:
         now = self._clock.now()
-        available = [str(row[0]) for row in await self._pages("DescribeVolumes")]
+        available = [str(row[0]) for row in await self._listed("DescribeVolumes")]
         self._orphans = {one: self._orphans.get(one, now) for one in available}
         due = [one for one, since in self._orphans.items() if now - since >= ORPHANED_AFTER]
         return {one: partial(self._delete_volume, one) for one in due}
@@ -115,14 +115,9 @@ class UnusedResources:
         await self._api.call("DeleteVolume", {"id": one})
         return True
 
-    async def _pages(self, operation: str) -> list[list[Any]]:
-        rows: list[list[Any]] = []
-        page: str | None = None
-        while True:
-            found, page = await self._api.call(operation, {"tags": self._owner, "page": page})
-            rows += found
-            if not page:
-                return rows
+    async def _listed(self, operation: str) -> list[list[Any]]:
+        listed = pages(self._api, operation, {"tags": self._owner})
+        return [row async for page in listed for row in page]
 
     async def _delete(self, kind: str, due: _Due, deleted: list[str]) -> list[_Problem]:
         """Delete what is due and add it to `deleted`; return the errors."""

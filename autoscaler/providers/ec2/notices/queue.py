@@ -13,10 +13,10 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.providers.ec2.instance_types import Prices
-from autoscaler.providers.ec2.launching.answers import listed_machine
+from autoscaler.providers.ec2.listing import list_instances, listed_machine
 from autoscaler.providers.ec2.notices.events import PoisonError, parse_notice
 from autoscaler.providers.ec2.settings import Ec2Settings
-from autoscaler.providers.ec2.worker.rows import InstanceRow, MessageRow
+from autoscaler.providers.ec2.worker.rows import MessageRow
 from autoscaler.providers.ec2.worker.throttle import MeteredApi
 
 AT_ONCE = 10
@@ -62,21 +62,11 @@ class Ec2NoticeQueue:
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """See `NoticeQueue`. Leaves out machines of other fleets."""
         found: list[ListedMachine] = []
-        page: str | None = None
-        while True:
-            arguments = {
-                "filter": "instance-id",
-                "values": list(machines),
-                "size": 500,
-                "page": page,
-            }
-            rows, page = await self._api.call("DescribeInstances", arguments)
-            listed = (InstanceRow(*row) for row in rows)
-            of_this_fleet = (row for row in listed if row.fleet == self._settings.fleet)
+        async for rows in list_instances(self._api, "instance-id", list(machines)):
+            of_this_fleet = (row for row in rows if row.fleet == self._settings.fleet)
             prices = self._prices()
             found += [listed_machine(self._settings, row, prices) for row in of_this_fleet]
-            if not page:
-                return tuple(found)
+        return tuple(found)
 
     def _message(self, row: MessageRow) -> Message:
         excerpt = "".join(c if c.isprintable() else " " for c in row.body[:_EXCERPT])

@@ -17,7 +17,7 @@ from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.readings import Reading
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_types, quota
 from autoscaler.providers.ec2.settings import Ec2Settings
-from autoscaler.providers.ec2.worker.channel import Api
+from autoscaler.providers.ec2.worker.channel import Api, pages
 from autoscaler.providers.ec2.worker.rows import InstanceRow, QuotaRow
 
 QUOTA_CODES: Mapping[str, str] = MappingProxyType(
@@ -115,7 +115,8 @@ class AccountLimits:
     async def read(self) -> dict[str, int]:
         """Read the quotas and return vCPUs by quota name. If that fails, `problem` is the error."""
         try:
-            rows = await self._listed()
+            listed = pages(self._api, "ListServiceQuotas", {})
+            rows = [QuotaRow(*row) async for page in listed for row in page]
         except (ProviderError, OutcomeUnknownError) as error:
             self.problem = error
         else:
@@ -128,15 +129,6 @@ class AccountLimits:
             }
         known = {name: int(reading.value) for name, (reading, _) in self._known.items()}
         return known | dict(self._configured)
-
-    async def _listed(self) -> list[QuotaRow]:
-        found: list[QuotaRow] = []
-        page: str | None = None
-        while True:
-            rows, page = await self._api.call("ListServiceQuotas", {"page": page})
-            found += [QuotaRow(*row) for row in rows]
-            if not page:
-                return found
 
     def _source(self, name: str) -> QuotaSource:
         if name in self._configured:

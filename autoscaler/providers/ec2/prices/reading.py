@@ -7,17 +7,13 @@ from typing import Any
 from autoscaler.controller.ports.prices import PriceAnswer
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.prices import Price
-from autoscaler.providers.ec2.worker.channel import Api
+from autoscaler.providers.ec2.worker.channel import Api, pages
 from autoscaler.providers.ec2.worker.rows import PriceRow, SpotPriceRow
 
 Wanted = tuple[str, OperatingSystem]
 """An instance type and its operating system."""
-
-MAX_PAGES = 200
-"""Pages of one list. EC2 sometimes returns the same token endlessly (aws/aws-sdk-java-v2#927)."""
 
 MAX_DOLLARS = 10_000.0
 """Dollars an hour. A higher price is an error: the largest machines cost some hundreds."""
@@ -112,24 +108,10 @@ async def _lists(
     failed = 0
     for arguments in requests:
         try:
-            rows += await _pages(api, operation, arguments)
+            rows += [row async for page in pages(api, operation, arguments) for row in page]
             failed = 0
         except (ProviderError, OutcomeUnknownError) as error:
             first, failed = first or error, failed + 1
             if failed == FAILURES_IN_A_ROW:
                 break
     return rows, first
-
-
-async def _pages(api: Api, operation: str, arguments: Mapping[str, Any]) -> list[Any]:
-    rows: list[Any] = []
-    page: str | None = None
-    for _ in range(MAX_PAGES):
-        found, following = await api.call(operation, {**arguments, "page": page})
-        rows += found
-        if not following:
-            return rows
-        if following == page:
-            break
-        page = following
-    raise ProviderError(FailureClass.UNKNOWN, "EndlessPages", f"the pages of {operation} never end")

@@ -10,7 +10,7 @@ import contextlib
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from itertools import count
 from typing import Any, Protocol
 
@@ -25,6 +25,10 @@ THREADS = 16
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. No answer is as long: a page of 500 machines has some 120 KB."""
+
+
+MAX_PAGES = 1000
+"""Pages of one list. EC2 sometimes returns the same token endlessly (aws/aws-sdk-java-v2#927)."""
 
 
 class CallOutcomeUnknownError(OutcomeUnknownError):
@@ -43,6 +47,22 @@ class Api(Protocol):
 
     async def close(self) -> None:
         """Release the resources. Idempotent."""
+
+
+async def pages(
+    api: Api, operation: str, arguments: Mapping[str, Any]
+) -> AsyncIterator[list[list[Any]]]:
+    """Yield the rows of each page of a list. Raises ProviderError, OutcomeUnknownError."""
+    page: str | None = None
+    for _ in range(MAX_PAGES):
+        rows, following = await api.call(operation, {**arguments, "page": page})
+        yield rows
+        if not following:
+            return
+        if following == page:
+            break
+        page = following
+    raise ProviderError(FailureClass.UNKNOWN, "EndlessPages", f"the pages of {operation} never end")
 
 
 class _Worker:
