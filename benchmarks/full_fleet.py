@@ -37,8 +37,8 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.machines import Machine
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.machines.machine import Machine
 from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.ids import SequentialIds

@@ -35,7 +35,7 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.ids import SequentialIds

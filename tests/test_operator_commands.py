@@ -29,8 +29,8 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
+from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.operators import Operator, OperatorName, Role
-from autoscaler.model.unverified import UnverifiedMachine
 from autoscaler.operator_commands.configuration import MAX_FILE_BYTES
 from autoscaler.server import admin
 from autoscaler.server.admin import AdminEndpoint

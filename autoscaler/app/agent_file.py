@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from typing import TypeGuard
 
 PACKAGE = "autoscaler.agent"
-SHARED = "autoscaler.model.access_rules"
+SHARED = "autoscaler.model.jobs.access_rules"
 """The one module of ours outside the package that the agent may import: both decide with it about `access`."""
 
 MAIN = "main"

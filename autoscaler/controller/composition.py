@@ -60,7 +60,7 @@ from autoscaler.controller.reporting.unmatched import UnmatchedJobReporter
 from autoscaler.controller.reporting.usage import UsageMeter
 from autoscaler.controller.retention import prune_repeatedly
 from autoscaler.ledger.ledger import Ledger
-from autoscaler.ledger.state import Refuse, raise_unlisted
+from autoscaler.ledger.records.state import Refuse, raise_unlisted
 from autoscaler.model.catalogue import CapacityType, Catalogue
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName

@@ -16,6 +16,7 @@ from autoscaler.controller.machines.terminator import Terminator
 from autoscaler.controller.ports.clock import Ids
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import MachineId
+from autoscaler.model.jobs.runners import Runner, runner_name
 from autoscaler.model.plan import (
     Assign,
     CancelLaunchRequest,
@@ -30,7 +31,6 @@ from autoscaler.model.plan import (
     ResendLaunchRequest,
     Terminate,
 )
-from autoscaler.model.runners import Runner, runner_name
 
 Effect = Coroutine[Any, Any, None]
 

@@ -17,7 +17,7 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.ports.telemetry import LoopTelemetry
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.controller.reporting.wait_reasons import WaitRecorder
-from autoscaler.ledger.jobs import is_any_overdue
+from autoscaler.ledger.jobs.reports import is_any_overdue
 from autoscaler.model.events import TimePassed
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.plan import Plan

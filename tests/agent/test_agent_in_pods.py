@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from autoscaler.app.agent_file import build_agent
-from autoscaler.model.failures import FailureScope
+from autoscaler.model.machines.failures import FailureScope
 from autoscaler.providers.kubernetes.listing.statuses import pod_state
 from autoscaler.providers.kubernetes.manifest import container_modes, pod
 from autoscaler.providers.kubernetes.manifest.command import pod_command

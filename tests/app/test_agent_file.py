@@ -12,7 +12,7 @@ from autoscaler.app.agent_file import build_agent
 
 FOR_TYPE_CHECKERS = Path("autoscaler/agent/driver/ports.py")
 MODULES = sorted(set(Path("autoscaler/agent").rglob("[a-z]*.py")) - {FOR_TYPE_CHECKERS})
-SHARED = Path("autoscaler/model/access_rules.py")
+SHARED = Path("autoscaler/model/jobs/access_rules.py")
 AGENT = build_agent()
 
 

@@ -12,8 +12,8 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
 )
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import SkuName
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api.errors import UNREACHABLE, error_of
 from autoscaler.providers.kubernetes.identity import ownership
 from autoscaler.providers.kubernetes.listing.machines import offering

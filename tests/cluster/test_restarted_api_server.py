@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.notices.watch import Change, PodWatch
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.conftest import Place, names_of, until

@@ -15,7 +15,7 @@ from autoscaler.controller.ports.reruns import RerunAnswer, Reruns
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.controller.reconciler import Pace
 from autoscaler.ledger.ledger import KEPT_FOR
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import (
@@ -25,8 +25,8 @@ from autoscaler.model.identifiers import (
     RunnerName,
     Seconds,
 )
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.simulator.world.process import ProcessGoneError
 from tests.controller.fakes import CrashPoint, RecordingTelemetry, SequentialIds

@@ -11,11 +11,11 @@ from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.controller.ports.provider_errors import ProviderError
 from autoscaler.model.events import InstallationAdopted
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, RunnerName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
-from autoscaler.model.runners import MAX_ASSIGNMENTS, Runner, RunnerState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import MAX_ASSIGNMENTS, Runner, RunnerState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import assigned_machine, launched, queue, refusal, runner_of, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time

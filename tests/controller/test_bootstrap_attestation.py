@@ -19,7 +19,6 @@ from autoscaler.controller.ports.bootstrap import (
 )
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.events import RunnersListed
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     LaunchRequestId,
     MachineId,
@@ -28,9 +27,10 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
-from autoscaler.model.jobs import JobState
-from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.launch_requests import LaunchRequestState
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import Agent, launched, queue, refusal, say
 from tests.controller.controllers import HEALTH_CHECK, Controller, World
 from tests.controller.fakes_provider import Instance, Lost, proof_of

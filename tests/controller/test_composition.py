@@ -12,7 +12,7 @@ from autoscaler.controller.machines.opening import LISTED_TOGETHER
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.model.identifiers import JobId, Seconds
-from autoscaler.model.jobs import QUEUED_AT_MOST, JobState
+from autoscaler.model.jobs.job import QUEUED_AT_MOST, JobState
 from tests.controller.controllers import PACE, World, cancelled
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.test_pricing import G5_SPOT, FakeReader

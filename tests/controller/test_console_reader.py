@@ -16,9 +16,9 @@ from autoscaler.controller.machines.console import (
 )
 from autoscaler.controller.machines.terminator import GATHER_FOR
 from autoscaler.controller.ports.provider import MOST_CONSOLE, OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, ProviderMachineId
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
 from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time

@@ -7,9 +7,9 @@ import pytest
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.catalogue import Catalogue, LaunchOption, Limits
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, ProviderName, SkuName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.readings import ReadingKind
 from tests.controller.controllers import Controller, World, delivery
 from tests.controller.fakes_provider import FakeProvider, Instance

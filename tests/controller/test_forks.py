@@ -14,7 +14,7 @@ from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.model.catalogue import Access, Catalogue
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.test_github_synchronizer import watch

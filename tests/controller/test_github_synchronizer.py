@@ -22,7 +22,7 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.events import Event, JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.model.jobs import QUEUED_AT_MOST, JobState
+from autoscaler.model.jobs.job import QUEUED_AT_MOST, JobState
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.virtual_time import on_virtual_time

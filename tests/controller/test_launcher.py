@@ -5,14 +5,14 @@ import json
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.ledger.failure_counts import BACKOFFS
+from autoscaler.ledger.failures.failure_counts import BACKOFFS
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.cooldowns import capacity_type_key
 from autoscaler.model.events import LaunchFailure
-from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.model.jobs import JobState
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass, FailureScope
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_provider import Lost, Partly

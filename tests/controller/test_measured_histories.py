@@ -10,11 +10,11 @@ from autoscaler.controller.composition import Ports
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.controller.reporting.fleet_counts import report_offerings_on_hold
 from autoscaler.model.events import JobObserved, LaunchFailure, MachineNoticed
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, RunnerName, SkuName
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import ExitReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import ExitReason
 from autoscaler.observability.metrics import PrometheusTelemetry
 from tests.controller.agents import Agent
 from tests.controller.controllers import Controller, World, delivery

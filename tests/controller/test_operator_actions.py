@@ -19,7 +19,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
 )
 from autoscaler.model.installations import Installations
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.model.plan import MarkUnverified, Plan
 from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World

@@ -17,8 +17,8 @@ from autoscaler.controller.money.price_refresh import (
 from autoscaler.controller.ports.prices import PriceAnswer
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError, provider_errors
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.prices import READ_AS, Price, PriceSource
 from autoscaler.model.readings import ReadingKind
 from tests.controller.controllers import cancelled

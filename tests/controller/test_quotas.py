@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from autoscaler.controller.money.quotas import READ_EVERY as UPKEEP_EVERY
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.readings import Reading, ReadingKind
 from tests.controller.controllers import Controller, World, cancelled

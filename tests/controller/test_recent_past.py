@@ -14,7 +14,7 @@ from autoscaler.controller.operators.recent_past import (
     SAMPLES,
 )
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.views.grid import Commit
 from autoscaler.views.starts import Starts

@@ -12,14 +12,14 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderEr
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.retention import ROWS_KEPT_FOR
 from autoscaler.model.events import Event, MachinesListed
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     LaunchRequestId,
     ProviderMachineId,
     ProviderName,
     SkuName,
 )
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_provider import FakeProvider, Instance

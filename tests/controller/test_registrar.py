@@ -15,9 +15,9 @@ from autoscaler.controller.ports.github import (
     RunnerExistsError,
 )
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
-from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import Agent, launched, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_github import AnswerLost

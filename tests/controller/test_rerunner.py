@@ -10,11 +10,11 @@ from structlog.testing import capture_logs
 from autoscaler.controller.github.reruns import Rerunner
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
-from autoscaler.ledger.reruns import ASK_AGAIN
+from autoscaler.ledger.machines.reruns import ASK_AGAIN
 from autoscaler.model.events import JobObserved, MachineNoticed
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.interruptions import NoticeKind, Rerun, RerunOutcome
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.interruptions import NoticeKind, Rerun, RerunOutcome
 from tests.controller.agents import launched, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time

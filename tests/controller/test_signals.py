@@ -9,11 +9,11 @@ from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.model.events import JobObserved, MachineNoticed
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.model.waiting import WaitCode
 from tests.controller.agents import launched, queue, say
 from tests.controller.controllers import Controller, World

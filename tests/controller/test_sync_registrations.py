@@ -13,7 +13,7 @@ from autoscaler.controller.github.orphans import (
 from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines.machine import Machine, MachineState
 from tests.ledger.builders import ALICE, START, World, listed
 
 OURS = "ci-0badcafe-"

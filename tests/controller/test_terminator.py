@@ -11,11 +11,11 @@ from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.ledger.operator_requests import unverified
-from autoscaler.model.failures import FailureClass
+from autoscaler.ledger.machines.operator_requests import unverified
 from autoscaler.model.identifiers import ProviderMachineId
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from tests.controller.agents import Agent, assigned_machine, launched, runner_of, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_github import AnswerLost

@@ -33,7 +33,6 @@ from autoscaler.github.lists import Lists
 from autoscaler.github.reruns import JobReruns
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     JobId,
     LaunchRequestId,
@@ -41,6 +40,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.notices.queue import Ec2NoticeQueue
 from autoscaler.providers.ec2.prices.price_book import Ec2Prices
 from autoscaler.providers.ec2.provider import Ec2Provider

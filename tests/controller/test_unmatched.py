@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.reporting.unmatched import LINES, WINDOW
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.model.unmatched import Unmatched
 from tests.controller.agents import say
 from tests.controller.controllers import Controller, World

@@ -4,8 +4,8 @@ import asyncio
 
 from autoscaler.controller.money.quotas import READ_EVERY as UPKEEP_EVERY
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.machines.failures import FailureClass
 from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_provider import FakeProvider

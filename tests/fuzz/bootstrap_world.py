@@ -11,8 +11,8 @@ from operator import attrgetter
 from autoscaler.controller.machines.bootstrap import BootstrapService
 from autoscaler.controller.ports.provider import ProvenIdentity
 from autoscaler.model.identifiers import MachineId, ProviderMachineId, RunnerName
-from autoscaler.model.machines import Machine
-from autoscaler.model.runners import Runner
+from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.machine import Machine
 from autoscaler.providers.ec2.identity.documents import IdentityVerifier
 from autoscaler.server.bootstrap import BootstrapEndpoint
 from tests.controller.agents import queue

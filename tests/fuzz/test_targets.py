@@ -21,8 +21,8 @@ from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.model import events as e
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, RunnerName
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import ExitReason, Machine
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import ExitReason, Machine
 from autoscaler.providers.ec2.identity.documents import IdentityVerifier
 from autoscaler.providers.ec2.notices.events import parse_notice
 from tests.fuzz import bootstrap_world, documents, webhook_target

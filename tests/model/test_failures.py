@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import autoscaler.agent
-from autoscaler.model.failures import HARDWARE_CHECKS, HEALTH_CHECKS
+from autoscaler.model.machines.failures import HARDWARE_CHECKS, HEALTH_CHECKS
 
 AGENT = Path(autoscaler.agent.__file__).parent
 REPORTERS = {"Check", "DriverFailure", "_nvidia_log", "run", "verdict"}

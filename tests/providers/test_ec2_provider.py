@@ -10,9 +10,9 @@ import pytest
 
 from autoscaler.controller.ports.provider import ProofRefusedError, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2 import listing
 from autoscaler.providers.ec2.instance_types import InstanceTypeError
 from autoscaler.providers.ec2.launching.templates import FRESH_FOR

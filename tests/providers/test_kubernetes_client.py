@@ -22,8 +22,8 @@ from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,
     ProviderError,
 )
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api.client import ACCEPT, METADATA, KubernetesApi
 from autoscaler.providers.kubernetes.api.credentials import new_client
 from autoscaler.providers.kubernetes.launching import launch_pods, launch_text

@@ -9,7 +9,7 @@ import pytest
 
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.catalogue import Architecture
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.launching import launch_text, request_of
 from autoscaler.providers.kubernetes.manifest.overlay import OverlayError, merged
 from autoscaler.providers.kubernetes.manifest.pod import pod_template

@@ -10,8 +10,8 @@ import pytest
 
 from autoscaler.controller.ports.notices import Message, Notice
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.failures import FailureClass, FailureScope
+from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.identity import ownership
 from autoscaler.providers.kubernetes.listing.machines import identity
 from autoscaler.providers.kubernetes.notices.observed_api import ObservedApi

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.providers.kubernetes.listing.machines import identity, listed_machine
 from autoscaler.providers.kubernetes.listing.pending import (
     SET_UP_TIMEOUT,

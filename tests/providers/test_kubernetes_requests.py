@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from autoscaler.controller.ports.provider import LaunchOrder, OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     InstallationId,
     LaunchRequestId,
     ProviderMachineId,
     SkuName,
 )
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.errors import FORBIDDEN, NOT_READY
 from autoscaler.providers.kubernetes.deletion import delete_left_pods

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 
-from autoscaler.model.access_rules import admits_repository, branch_of_run, rule_against
+from autoscaler.model.jobs.access_rules import admits_repository, branch_of_run, rule_against
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

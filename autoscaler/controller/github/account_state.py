@@ -14,11 +14,11 @@ from autoscaler.controller.ports.github_lists import (
     ListedRepository,
     ListedRun,
 )
-from autoscaler.ledger.state import LedgerState
-from autoscaler.model.demand import scope_of
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.events import Event, JobAbandoned, JobObserved, RunRead
 from autoscaler.model.identifiers import Instant, JobId, Seconds
-from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.jobs.demand import scope_of
+from autoscaler.model.jobs.job import Job, JobState
 
 ABANDONED_AFTER: Seconds = 60.0
 """How long a completed run must show a job as queued before the job counts as abandoned."""

@@ -7,10 +7,10 @@ apart must show it offline and not busy. Its machine must be provably terminated
 from collections.abc import Sequence
 
 from autoscaler.controller.ports.github import RegisteredRunner
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.machines import MachineState
-from autoscaler.model.runners import machine_in_name
+from autoscaler.model.jobs.runners import machine_in_name
+from autoscaler.model.machines.machine import MachineState
 
 CONFIRMED_AFTER: Seconds = 60.0
 LOST_FOR: Seconds = 300.0

@@ -27,9 +27,9 @@ from autoscaler.model.events import (
     RunnerRegistered,
     RunnerRegistrationFailed,
 )
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
-from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.failures import FailureClass
 
 RETRIES = Backoff(2.0, 60.0)
 

@@ -14,8 +14,14 @@ from autoscaler.controller.ports.github import GitHub, GitHubError, RunnerBusyEr
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import active_cooldown, registration_key
 from autoscaler.model.identifiers import Instant, MachineId, RunnerName, Seconds
-from autoscaler.model.machines import Machine, MachineState
-from autoscaler.model.runners import MAX_ASSIGNMENTS, Runner, RunnerState, runner_name, runner_names
+from autoscaler.model.jobs.runners import (
+    MAX_ASSIGNMENTS,
+    Runner,
+    RunnerState,
+    runner_name,
+    runner_names,
+)
+from autoscaler.model.machines.machine import Machine, MachineState
 
 TRY_AGAIN: Seconds = 5.0
 

@@ -10,10 +10,10 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.reruns import RerunAnswer, Reruns, RerunUnknownError
-from autoscaler.ledger.reruns import due_reruns
+from autoscaler.ledger.machines.reruns import due_reruns
 from autoscaler.model.events import RerunAnswered, RerunRequested
 from autoscaler.model.identifiers import Seconds
-from autoscaler.model.interruptions import Rerun
+from autoscaler.model.machines.interruptions import Rerun
 
 LOOK_EVERY: Seconds = 5.0
 

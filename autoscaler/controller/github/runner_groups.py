@@ -12,10 +12,10 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists, ListedRepository, Listing
 from autoscaler.controller.ports.telemetry import GroupTelemetry
-from autoscaler.model.access import Excess, RunnerGroup, excesses
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.events import RunnerGroupRead
 from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.jobs.access import Excess, RunnerGroup, excesses
 
 EVERY: Seconds = 3600.0
 AGAIN: Seconds = 300.0

@@ -16,7 +16,7 @@ from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.telemetry import RunnerVersionTelemetry
 from autoscaler.model.events import Event, HealthChecksReported
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines.machine import Machine
 from autoscaler.model.runner_versions import (
     IN_USE_FOR,
     Version,

@@ -8,8 +8,8 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.github import GitHub, GitHubError, RegisteredRunner
 from autoscaler.model.events import RunnerRead, RunRead
 from autoscaler.model.identifiers import JobId, MachineId
-from autoscaler.model.jobs import JobState
-from autoscaler.model.runners import Runner
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.waiting import WaitCode
 
 _log = structlog.get_logger(__name__)

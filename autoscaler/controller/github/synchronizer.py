@@ -28,7 +28,7 @@ from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterEr
 from autoscaler.controller.ports.github_lists import GitHubLists, ListedRun
 from autoscaler.controller.ports.telemetry import SyncTelemetry
 from autoscaler.controller.reporting.log_fields import runner_name_fields
-from autoscaler.ledger.unverified import awaits_runner_list, needs_runner_list
+from autoscaler.ledger.machines.unverified import awaits_runner_list, needs_runner_list
 from autoscaler.model.events import JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, Seconds
 

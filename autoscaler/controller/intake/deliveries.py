@@ -11,10 +11,10 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.store import Delivery, DeliveryKey, Store, StoreError
 from autoscaler.controller.ports.telemetry import IntakeTelemetry, StoreTelemetry
 from autoscaler.ledger.ledger import KEPT_FOR
-from autoscaler.model.demand import scope_of
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.demand import scope_of
+from autoscaler.model.jobs.job import JobState
 
 Parse = Callable[[bytes, Instant], JobObserved | None]
 """Returns the event in a body, or None if it has none. Raises ValueError if the body is invalid."""

@@ -22,8 +22,8 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
 )
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName, Seconds
-from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines.launch_requests import LaunchRequestState
+from autoscaler.model.machines.machine import Machine, MachineState
 
 TRY_AGAIN: Seconds = 5.0
 

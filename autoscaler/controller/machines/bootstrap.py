@@ -36,7 +36,6 @@ from autoscaler.controller.ports.provider import (
 )
 from autoscaler.controller.reporting.log_fields import machine_fields
 from autoscaler.model import events as e
-from autoscaler.model.evidence import RESTORED_FROM
 from autoscaler.model.identifiers import (
     MachineId,
     ProviderName,
@@ -44,8 +43,9 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
-from autoscaler.model.machines import ExitReason, Machine, MachineState
-from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.evidence import RESTORED_FROM
+from autoscaler.model.machines.machine import ExitReason, Machine, MachineState
 
 PROTOCOLS = frozenset({1})
 """The protocol versions served: the latest two, once there are two."""

@@ -12,12 +12,12 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.controller.reporting.log_fields import machine_fields
 from autoscaler.controller.wakeups import Wakeups
-from autoscaler.ledger.circuits import open_circuits
+from autoscaler.ledger.failures.circuits import open_circuits
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.cooldowns import exits_key
 from autoscaler.model.events import CircuitClosed, ImageReplaced
 from autoscaler.model.identifiers import MachineId, ProviderName, Seconds, SkuName
-from autoscaler.model.machines import ExitReason, Machine, MachineState
+from autoscaler.model.machines.machine import ExitReason, Machine, MachineState
 from autoscaler.model.waiting import WaitCode
 
 LOOK_EVERY: Seconds = 60.0

@@ -25,9 +25,9 @@ from autoscaler.controller.ports.provider import (
 from autoscaler.controller.reporting.log_fields import machine_fields
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import ConsoleRead
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, ProviderMachineId, ProviderName, Seconds
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
 
 SHOWN = 2000
 """Number of the output's last characters that are kept."""

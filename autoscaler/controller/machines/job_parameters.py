@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from autoscaler.ledger.state import LedgerState
-from autoscaler.model.demand import DemandClass
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.machines import Machine
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.machines.machine import Machine
 
 
 def job_parameters(

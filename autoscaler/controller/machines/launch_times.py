@@ -6,7 +6,7 @@ import structlog
 
 from autoscaler.controller.ports.provider import ProvenIdentity
 from autoscaler.model.identifiers import Seconds
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines.machine import Machine
 
 MAY_DIFFER_BY: Seconds = 300.0
 """No document says that EC2's `LaunchTime` and an identity document's `pendingTime` are equal."""

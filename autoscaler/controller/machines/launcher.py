@@ -16,8 +16,8 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
 )
 from autoscaler.controller.ports.telemetry import LaunchTelemetry
-from autoscaler.ledger.circuits import refused_image
-from autoscaler.ledger.host_failures import hosts_to_avoid, others_work
+from autoscaler.ledger.failures.circuits import refused_image
+from autoscaler.ledger.failures.host_failures import hosts_to_avoid, others_work
 from autoscaler.model.events import (
     LaunchFailure,
     LaunchOutcomeUnknown,
@@ -25,9 +25,9 @@ from autoscaler.model.events import (
     LaunchRequestPrepared,
     LaunchRequestSent,
 )
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, ProviderName, Seconds
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
 
 ANSWERED_AT_ONCE = 100
 """Machines of one answer recorded in one step of the event loop: a CreateFleet answer may have 1,000."""

@@ -17,11 +17,11 @@ from autoscaler.controller.ports.notices import Message, Notice, NoticeQueue
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.telemetry import NoticeTelemetry
 from autoscaler.controller.wakeups import Wakeups
-from autoscaler.ledger.interruptions import is_unexplained
+from autoscaler.ledger.machines.interruptions import is_unexplained
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.events import Event, MachineNoticed, MachinesListed
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName, Seconds
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.interruptions import NoticeKind
 
 WAIT: Seconds = 20.0
 """Longest wait of one request that SQS allows (real seconds)."""

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.readings import ReadingCache
-from autoscaler.ledger.foreign import usage_of
+from autoscaler.ledger.machines.foreign import usage_of
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.readings import ForeignUsage, Reading, ReadingKind
 

@@ -14,7 +14,11 @@ from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.reporting.log_fields import machine_fields
-from autoscaler.ledger.operator_requests import evidence_of_life, refusal_of_adoption, unverified
+from autoscaler.ledger.machines.operator_requests import (
+    evidence_of_life,
+    refusal_of_adoption,
+    unverified,
+)
 from autoscaler.model.events import InstallationAdopted, MachineReleasedByOperator
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -23,14 +27,14 @@ from autoscaler.model.identifiers import (
     ProviderName,
     RunnerName,
 )
-from autoscaler.model.machines import (
+from autoscaler.model.machines.machine import (
     RELEASED_STATES,
     Machine,
     MachineState,
     TerminationReason,
 )
+from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.operators import OperatorName
-from autoscaler.model.unverified import UnverifiedMachine
 
 _log = structlog.get_logger(__name__)
 

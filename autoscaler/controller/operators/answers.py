@@ -8,13 +8,13 @@ from autoscaler.controller.operators.recent_past import DAY, HOUR, RecentPast
 from autoscaler.controller.ports.fleet_queries import UnknownRecordError
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model import failed_launches
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, SkuName
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.jobs.runners import machine_in_name
+from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.plan import Plan
-from autoscaler.model.runners import machine_in_name
 from autoscaler.views import grid, jobs, machines
 from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (

@@ -8,10 +8,10 @@ import structlog
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.hold_requests import HoldOutcome
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
-from autoscaler.ledger.retries import holds_to_end
+from autoscaler.ledger.failures.retries import holds_to_end
 from autoscaler.model.events import HeldByOperator, ResumedByOperator, RetriedByOperator
 from autoscaler.model.identifiers import MachineId, ProviderMachineId, ProviderName
-from autoscaler.model.machines import KEPT_IN_QUARANTINE, Machine, MachineState
+from autoscaler.model.machines.machine import KEPT_IN_QUARANTINE, Machine, MachineState
 from autoscaler.model.operator_holds import (
     ALL,
     WHOLE_FLEET,

@@ -7,12 +7,12 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 
 from autoscaler.controller.journal import Journal
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import Event, JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds, SkuName
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.machines import BOOTING_STATES, MachineState
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.machines.machine import BOOTING_STATES, MachineState
 from autoscaler.model.wait_objectives import WaitObjective, objective_of
 from autoscaler.views.grid import Commit
 from autoscaler.views.overview import Sample

@@ -7,7 +7,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.events import ConfigurationReloaded
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.model.operators import OperatorName
 from autoscaler.planner.planner import plan
 from autoscaler.views.preview import Preview, demand_of, preview, under

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from autoscaler.controller.ports.unlisted_errors import raises_only
-from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
+from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.run_origins import RunOrigin
 
 

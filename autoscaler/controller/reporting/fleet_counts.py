@@ -7,7 +7,7 @@ from types import MappingProxyType
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.telemetry import FleetCounts, HoldTelemetry
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.cooldowns import (
     avoided_hosts,
     boots_key,
@@ -15,9 +15,9 @@ from autoscaler.model.cooldowns import (
     open_circuit,
     open_options,
 )
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
-from autoscaler.model.jobs import Admission
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import Admission
 from autoscaler.model.waiting import WaitCode, Waiting
 from autoscaler.views.holds import offerings_on_hold
 

@@ -7,13 +7,12 @@ import structlog
 
 from autoscaler.controller.ports.telemetry import RecordTelemetry
 from autoscaler.controller.reporting.log_fields import job_fields, machine_fields
-from autoscaler.ledger.job_waits import wait_stages
-from autoscaler.ledger.runs import OUTSIDE_ACCESS
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.jobs.job_waits import wait_stages
+from autoscaler.ledger.jobs.runs import OUTSIDE_ACCESS
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.accounting import WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     JobId,
     LaunchRequestId,
@@ -22,9 +21,10 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
-from autoscaler.model.interruptions import RerunOutcome
-from autoscaler.model.jobs import Admission, Job
-from autoscaler.model.machines import (
+from autoscaler.model.jobs.job import Admission, Job
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import RerunOutcome
+from autoscaler.model.machines.machine import (
     SAID_WITHOUT_A_JOB,
     ExitReason,
     Machine,

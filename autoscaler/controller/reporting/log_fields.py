@@ -1,9 +1,9 @@
 """The fields with which log lines name a machine, a runner or a job, the same in every line."""
 
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.jobs import Job
-from autoscaler.model.machines import Machine
-from autoscaler.model.runners import machine_in_any_name
+from autoscaler.model.jobs.job import Job
+from autoscaler.model.jobs.runners import machine_in_any_name
+from autoscaler.model.machines.machine import Machine
 
 
 def machine_fields(machine: Machine) -> dict[str, object]:

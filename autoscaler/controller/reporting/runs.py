@@ -11,7 +11,7 @@ from autoscaler.controller.ports.telemetry import RunTelemetry
 from autoscaler.model.accounting import RunState
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId
-from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.jobs.job import Job, JobState
 
 
 @dataclass(slots=True)

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.traces import Stage, TraceTelemetry, WaitTrace
-from autoscaler.ledger.job_waits import machine_of, wait_stages
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.jobs.job_waits import machine_of, wait_stages
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId
-from autoscaler.model.jobs import Job
+from autoscaler.model.jobs.job import Job
 
 DELIVER = "deliver"
 """The stage until the controller learned of the job. The metrics count it as `decide`."""

@@ -11,7 +11,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.telemetry import UnmatchedTelemetry
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, Seconds
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.model.unmatched import Unmatched, close_label, nearest_sku, why_unmatched
 
 LINES = 20

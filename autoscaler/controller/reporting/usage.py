@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.telemetry import UsageTelemetry
-from autoscaler.ledger.job_waits import launched_at, machine_of
+from autoscaler.ledger.jobs.job_waits import launched_at, machine_of
 from autoscaler.model.accounting import FailureCause, MachineUse
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, MachineId
-from autoscaler.model.interruptions import TAKES
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.machines import ExitReason, Machine, MachineState, TerminationReason
-from autoscaler.model.runners import Runner
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.interruptions import TAKES
+from autoscaler.model.machines.machine import ExitReason, Machine, MachineState, TerminationReason
 
 _ENDS = frozenset({MachineState.TERMINATING, MachineState.TERMINATED, MachineState.LOST})
 _OVER = frozenset({*_ENDS, MachineState.EXITED, MachineState.FAILED})

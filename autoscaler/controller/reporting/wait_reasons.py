@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoscaler.controller.journal import Journal
-from autoscaler.ledger.class_cache import MOST_CLASSES
-from autoscaler.model.demand import DemandClass
+from autoscaler.ledger.records.class_cache import MOST_CLASSES
 from autoscaler.model.events import WaitReasonsChanged
 from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.waiting import GITHUB_DECIDES, WaitCode, Waiting, WaitReason
 
 LASTING: Seconds = 10.0

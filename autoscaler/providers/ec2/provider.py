@@ -31,8 +31,8 @@ from autoscaler.model.catalogue import (
     OperatingSystem,
 )
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.providers.ec2.errors import first_part
 from autoscaler.providers.ec2.identity.documents import IdentityVerifier, pinned_certificates
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type

@@ -17,7 +17,7 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
 )
 from autoscaler.model.events import LaunchedMachine, LaunchFailure
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.errors import FORBIDDEN, NOT_READY
 from autoscaler.providers.kubernetes.api.server import ApiServer

@@ -6,8 +6,8 @@ from typing import Any
 
 from autoscaler.controller.ports.provider import LaunchAnswer, ProviderError
 from autoscaler.model.events import LaunchedMachine, LaunchFailure
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.model.wording import counted
 from autoscaler.providers.ec2.errors import NOT_TRIED, says_unsupported
 from autoscaler.providers.ec2.errors import meaning as error_meaning

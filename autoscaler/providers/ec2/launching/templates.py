@@ -16,8 +16,8 @@ import structlog
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, LaunchRequestId, Seconds, SkuName
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.launching.offerings import OfferedTypes, subnets_with_most_addresses
 from autoscaler.providers.ec2.launching.requests import (
     machine_tags,

@@ -104,10 +104,6 @@ def _error(code: str, message: str, *, sent: bool) -> dict[str, object]:
     return {"error": code, "message": message[:MAX_TEXT], "sent": sent, "status": 0}
 
 
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
-
-
 NEVER_PROXIED = ("169.254.169.254", "[fd00:ec2::254]", "169.254.170.2", "169.254.170.23")
 """EC2's metadata service, those of ECS and of EKS pod identities (AWS SDKs reference guide)."""
 
@@ -118,3 +114,7 @@ def keep_metadata_direct(environment: MutableMapping[str, str]) -> None:
     known = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
     if known.strip() != "*":
         environment["no_proxy"] = ",".join(filter(None, [known, *NEVER_PROXIED]))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

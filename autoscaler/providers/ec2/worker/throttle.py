@@ -13,8 +13,8 @@ from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import Rate
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.errors import metric_label
 from autoscaler.providers.ec2.worker.channel import Api, CallOutcomeUnknownError
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.credentials import (
     BEARER_TOKEN,

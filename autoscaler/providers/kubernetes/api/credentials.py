@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from autoscaler.config.problems import printable
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api.errors import refusal
 from autoscaler.providers.kubernetes.api.kubeconfigs import Entry, read_context, usual_files
 from autoscaler.providers.kubernetes.api.library import import_library

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.providers.kubernetes.api.texts import one_line
 
 EXCEEDED_QUOTA = "ExceededQuota"

@@ -9,14 +9,14 @@ from typing import Any
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.events import LaunchedMachine, ListedMachine
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import (
     Instant,
     LaunchRequestId,
     ProviderName,
     SkuName,
 )
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.failures import FailureClass, FailureScope
+from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.api.texts import one_line
 from autoscaler.providers.kubernetes.identity import ownership
 from autoscaler.providers.kubernetes.identity.ownership import PodIdentity, metadata_of

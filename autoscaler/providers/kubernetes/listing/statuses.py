@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.providers.kubernetes.api.texts import MAX_TEXT, one_line
 from autoscaler.providers.kubernetes.listing.container_waits import container_wait
 
