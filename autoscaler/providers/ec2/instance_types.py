@@ -207,7 +207,12 @@ cards from 1 on (aws/aws-parallelcluster#7143)."""
 
 @cache
 def efa_interfaces() -> Mapping[str, int]:
-    """Return the maximum number of EFA interfaces, by instance type; types without EFA are missing."""
+    """Return the maximum number of EFA interfaces, by instance type; types without EFA are missing.
+
+    The table `data/efa_interfaces.csv` is `vpc.amazonaws.com/efa` in Karpenter's list of instance types
+    (aws/karpenter-provider-aws at 1d92708, website/content/en/preview/reference/instance-types.md), which is
+    NetworkInfo.EfaInfo.MaximumEfaInterfaces of DescribeInstanceTypes.
+    """
     text = files(__package__).joinpath("data/efa_interfaces.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return MappingProxyType({row["instance_type"]: int(row["interfaces"]) for row in rows})
@@ -234,7 +239,12 @@ _NO_PRICING_API = (*_NOT_IN_DOLLARS, "us-gov-", "us-iso", "eu-iso")
 
 
 def pricing_region(region: str) -> str | None:
-    """Return the region whose Pricing API lists this region's prices in dollars, or None."""
+    """Return the region whose Pricing API lists this region's prices in dollars, or None.
+
+    The Price List Query API has endpoints in us-east-1, eu-central-1, ap-south-1 and cn-northwest-1 (AWS
+    Billing User Guide, "Using the AWS Price List Query API"; botocore's endpoints). The choice is the same as
+    Karpenter's (karpenter-provider-aws, pkg/providers/pricing).
+    """
     if region.startswith(_NO_PRICING_API):
         return None
     if region.startswith("ap-"):

@@ -1,4 +1,4 @@
-"""Checks the keys of a SKU that only EC2 has. Reads fleet.yaml as written, like `file_checks`."""
+"""Checks the keys of a SKU that only EC2 has. Reads fleet.yaml as written, like `contradictions`."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -225,7 +225,10 @@ class Resources:
 
 
 def sku_for(sku: Ec2Sku, request: LaunchRequestId) -> Ec2Sku:
-    """Return the SKU with the image of this request: the canary image in `percent` of all requests."""
+    """Return the SKU with the image of this request: the canary image in `percent` of all requests.
+
+    The choice depends only on the request's id, so a repeated request uses the same image.
+    """
     canary = sku.canary
     if canary is None or _drawn(request) >= canary.percent:
         return sku

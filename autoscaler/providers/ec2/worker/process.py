@@ -109,7 +109,11 @@ NEVER_PROXIED = ("169.254.169.254", "[fd00:ec2::254]", "169.254.170.2", "169.254
 
 
 def keep_metadata_direct(environment: MutableMapping[str, str]) -> None:
-    """Add the metadata services to NO_PROXY."""
+    """Add the metadata services to NO_PROXY.
+
+    boto3 uses HTTPS_PROXY, HTTP_PROXY and NO_PROXY also for them (botocore's `IMDSFetcher`). Through a proxy,
+    this host would get the credentials of the proxy's host, or none.
+    """
     # urllib takes the lower-case name before the other one.
     known = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
     if known.strip() != "*":
