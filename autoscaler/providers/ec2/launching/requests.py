@@ -198,9 +198,10 @@ def _configuration(code: str, message: str) -> ProviderError:
 def network(settings: Ec2Settings, option: Ec2Option) -> dict[str, Any]:
     """Return the keys of the launch template for the network of a launch option's machines.
 
-    A template with interfaces names the security groups in them (botocore's data/ec2/2016-11-15/service-2.json,
-    RequestLaunchTemplateData.SecurityGroupIds). The subnet is that of CreateFleet's override. Karpenter sends
-    the same, one Elastic Fabric Adapter a network card (aws/karpenter-provider-aws, `generateNetworkInterfaces`).
+    A template with interfaces names the security groups in them (botocore's
+    data/ec2/2016-11-15/service-2.json, RequestLaunchTemplateData.SecurityGroupIds). The subnet is that of
+    CreateFleet's override. Karpenter sends the same, one Elastic Fabric Adapter a network card
+    (aws/karpenter-provider-aws, `generateNetworkInterfaces`).
     """
     groups = list(settings.security_groups)
     kinds = _kinds(option)

@@ -1,5 +1,8 @@
 """Renders the user data of a machine: a script that starts the agent at the first boot.
 
+An operator's boot script is part of it, so any job can read the script, and it counts towards EC2's limit. On
+Linux the user data run it. On Windows they write it to a file, and the agent runs it.
+
 The script contains no secret, because any job can read it through the metadata service. Its first line
 schedules a shutdown, which the agent cancels: a machine whose agent never starts powers off.
 
@@ -21,7 +24,7 @@ _END = "RUNNER_AGENT_BOOT_SCRIPT"
 
 # In a file and not a pipe, so that a background process that the script leaves does not hold up the boot.
 # Its end also goes to the console. The agent reports the status, so it starts after a failure, too.
-_LINUX = """\
+_LINUX_SCRIPT = """\
 cat > "$etc/boot-script" <<'@END@'
 @TEXT@
 @END@
@@ -37,7 +40,7 @@ tail -c 2000 "$log"
 
 # In base64, because the script may contain the end of a here-string, and EC2Launch ends its own script at
 # `</powershell>`.
-_WINDOWS = """\
+_WINDOWS_SCRIPT = """\
 [IO.File]::WriteAllBytes("$base\\boot-script.ps1", [Convert]::FromBase64String('@BASE64@'))
 """
 
@@ -73,8 +76,8 @@ def boot_script_commands(platform: OperatingSystem, text: str) -> str:
         raise ValueError(f"the boot script {problem[0]}; {problem[1]}")
     if platform is OperatingSystem.WINDOWS:
         marked = _BYTE_ORDER_MARK + text.removeprefix(_BYTE_ORDER_MARK)
-        return _WINDOWS.replace("@BASE64@", base64.b64encode(marked.encode()).decode())
-    commands = _LINUX.replace("@END@", _END).replace("@SECONDS@", str(BOOT_SCRIPT_SECONDS))
+        return _WINDOWS_SCRIPT.replace("@BASE64@", base64.b64encode(marked.encode()).decode())
+    commands = _LINUX_SCRIPT.replace("@END@", _END).replace("@SECONDS@", str(BOOT_SCRIPT_SECONDS))
     return commands.replace("@TEXT@", text.removesuffix("\n"))
 
 
