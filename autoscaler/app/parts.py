@@ -26,13 +26,13 @@ from autoscaler.app.translation import (
 )
 from autoscaler.controller.composition import Controller, Ports, Settings
 from autoscaler.controller.journal import log_refused_transition
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     ControllerStopsError,
     RefusedConfigurationError,
 )
 from autoscaler.controller.ports.provider import Provider, ProviderContext, ProviderFactory
 from autoscaler.controller.ports.store import SavedState, StoreError
-from autoscaler.controller.ports.traces import TraceTelemetry
+from autoscaler.controller.ports.telemetry import TraceTelemetry
 from autoscaler.controller.reconciler import Pace
 from autoscaler.controller.reporting.loop_lag import LoopLag
 from autoscaler.controller.system import RandomIds, SystemClock

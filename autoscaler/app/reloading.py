@@ -25,7 +25,7 @@ from autoscaler.app.translation import catalogue, health_check_parameters, provi
 from autoscaler.config.changed_keys import changed_keys, is_applied_live, shown
 from autoscaler.config.problems import KeyPath
 from autoscaler.controller.ports.bootstrap import HealthChecks
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     ControllerStopsError,
     PlanAgainst,
     PlanInProgressError,

@@ -43,14 +43,11 @@ from autoscaler.controller.operators.recent_past import RecentPast
 from autoscaler.controller.operators.reconfiguration import Reconfiguration
 from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.clock import Clock, Ids
-from autoscaler.controller.ports.github import GitHub
+from autoscaler.controller.ports.github import GitHub, Reruns
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
-from autoscaler.controller.ports.readings import ReadingCache
-from autoscaler.controller.ports.reruns import Reruns
-from autoscaler.controller.ports.store import SavedState, Store
-from autoscaler.controller.ports.telemetry import Telemetry
-from autoscaler.controller.ports.traces import TraceTelemetry
+from autoscaler.controller.ports.store import ReadingCache, SavedState, Store
+from autoscaler.controller.ports.telemetry import Telemetry, TraceTelemetry
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
 from autoscaler.controller.reporting.fleet_counts import report_offerings_on_hold
 from autoscaler.controller.reporting.history_metrics import report

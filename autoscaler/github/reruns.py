@@ -14,8 +14,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autoscaler.controller.ports.github import RetryLaterError, github_errors
-from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
+from autoscaler.controller.ports.github import (
+    RerunAnswer,
+    RerunUnknownError,
+    RetryLaterError,
+    github_errors,
+)
 from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import Installation
 from autoscaler.github.app_selection import AppSelection

@@ -8,7 +8,7 @@ import pytest_asyncio
 from autoscaler.app.preflight import load_for_service
 from autoscaler.app.reloading import InUse, Reloading
 from autoscaler.app.translation import catalogue, provider_factories
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     ConfigurationRequests,
 )
 from autoscaler.controller.ports.provider import ProviderContext

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from autoscaler.app.reloading import InUse, Reloading
-from autoscaler.controller.ports.configuration_requests import Reloaded
+from autoscaler.controller.ports.operator_requests import Reloaded
 from autoscaler.controller.ports.provider import Provider
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName

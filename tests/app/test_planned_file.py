@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from autoscaler.app.planned_file import MAX_OFFERINGS, MAX_PLANNED_SKUS
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     PlanInProgressError,
     RefusedConfigurationError,
 )

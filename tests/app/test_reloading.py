@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from autoscaler.app.preflight import load_for_service
 from autoscaler.config.changed_keys import changed_keys, is_applied_live, shown
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     RefusedConfigurationError,
     Reloaded,
 )

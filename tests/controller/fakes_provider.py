@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from autoscaler.controller.ports.notices import NoticeQueue
-from autoscaler.controller.ports.prices import PriceReader
+from autoscaler.controller.ports.capabilities import NoticeQueue, PriceReader, QuotaLimits
 from autoscaler.controller.ports.provider import (
     Capabilities,
     LaunchAnswer,
@@ -17,7 +16,6 @@ from autoscaler.controller.ports.provider import (
     ProvenIdentity,
     ProviderError,
 )
-from autoscaler.controller.ports.quotas import QuotaLimits
 from autoscaler.model.catalogue import LARGEST_REQUEST, CapacityType, LaunchRate, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.identifiers import (

@@ -14,7 +14,7 @@ from autoscaler.controller.money.price_refresh import (
     READ_EVERY,
     PriceRefresh,
 )
-from autoscaler.controller.ports.prices import PriceAnswer
+from autoscaler.controller.ports.capabilities import PriceAnswer
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError, provider_errors
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import Instant

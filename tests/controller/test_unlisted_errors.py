@@ -8,18 +8,18 @@ from typing import Any, NoReturn
 
 import pytest
 
+from autoscaler.controller.ports.capabilities import NoticeQueue, PriceReader
 from autoscaler.controller.ports.github import (
     RETRY_UNLISTED,
     GitHub,
     GitHubError,
     OperatorError,
     RegistrationOutcomeUnknownError,
+    Reruns,
     RetryLaterError,
     github_errors,
 )
 from autoscaler.controller.ports.github_lists import GitHubLists
-from autoscaler.controller.ports.notices import NoticeQueue
-from autoscaler.controller.ports.prices import PriceReader
 from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,
     ProofRefusedError,
@@ -27,7 +27,6 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
     provider_errors,
 )
-from autoscaler.controller.ports.reruns import Reruns
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.lists import Lists
 from autoscaler.github.reruns import JobReruns

@@ -14,7 +14,7 @@ from cryptography import x509
 
 from autoscaler.controller.machines.attestation import Attestations
 from autoscaler.controller.machines.bootstrap import BootstrapService
-from autoscaler.controller.ports.notices import Notice
+from autoscaler.controller.ports.capabilities import Notice
 from autoscaler.controller.ports.provider import ProvenIdentity
 from autoscaler.controller.ports.store import Delivery, Store
 from autoscaler.github.webhook import parse_workflow_job

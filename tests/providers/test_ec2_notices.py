@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.controller.ports.notices import Notice
+from autoscaler.controller.ports.capabilities import Notice
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.ec2.notices.events import MAX_MACHINES, PoisonError, parse_notice

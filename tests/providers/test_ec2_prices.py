@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.controller.ports.prices import PriceAnswer
+from autoscaler.controller.ports.capabilities import PriceAnswer
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import InstallationId, ProviderName

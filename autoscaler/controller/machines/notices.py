@@ -12,8 +12,8 @@ import structlog
 
 from autoscaler.controller.effects import PeriodicTask
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.capabilities import Message, Notice, NoticeQueue
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.notices import Message, Notice, NoticeQueue
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.telemetry import NoticeTelemetry
 from autoscaler.controller.wakeups import Wakeups

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from autoscaler.controller.ports.capabilities import PriceAnswer, PriceReader
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.prices import PriceAnswer, PriceReader
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
-from autoscaler.controller.ports.readings import ReadingCache
+from autoscaler.controller.ports.store import ReadingCache
 from autoscaler.controller.ports.telemetry import PriceTelemetry
 from autoscaler.controller.wakeups import set_within
 from autoscaler.model.backoff import Backoff

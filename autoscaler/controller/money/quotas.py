@@ -12,7 +12,7 @@ from autoscaler.controller.effects import PeriodicTask
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
-from autoscaler.controller.ports.readings import ReadingCache
+from autoscaler.controller.ports.store import ReadingCache
 from autoscaler.controller.ports.telemetry import QuotaTelemetry
 from autoscaler.model.events import QuotasRead
 from autoscaler.model.identifiers import ProviderName, Seconds

@@ -4,20 +4,18 @@ A provider never retries a launch or a termination by itself. The controller dec
 deadlines and cooldowns. docs/providers.md explains how to add a provider.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from autoscaler.controller.ports.capabilities import Capabilities as Capabilities
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.notices import NoticeQueue
-from autoscaler.controller.ports.prices import PriceReader
 from autoscaler.controller.ports.provider_errors import OutcomeUnknownError as OutcomeUnknownError
 from autoscaler.controller.ports.provider_errors import ProofRefusedError as ProofRefusedError
 from autoscaler.controller.ports.provider_errors import ProviderError as ProviderError
 from autoscaler.controller.ports.provider_errors import provider_errors as provider_errors
-from autoscaler.controller.ports.quotas import QuotaLimits
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
-from autoscaler.model.catalogue import CapacityType, LaunchRate, Offering
+from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -76,32 +74,6 @@ class ProvenIdentity:
     image: str = ""
     launch_time: str = ""
     host: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """The limits of a provider's launches, and what not every provider has. Known before `open`."""
-
-    largest_request: int
-    """The maximum number of machines in one launch request."""
-    launch_rate: LaunchRate | None = None
-    """The rate limit of launch requests, and of the machines in them; None for no limit.
-
-    The planner plans no more than this, so that no request waits in the provider.
-    """
-    notices: NoticeQueue | None = None
-    """The provider's notices about machines, such as interruptions."""
-    prices: PriceReader | None = None
-    """The reader of the provider's prices; None if all prices are in the configuration."""
-    limits: QuotaLimits | None = None
-    """Where the values of `quotas` come from; None if none of them needs to be kept."""
-    protect: Callable[[ProviderMachineId], Awaitable[None]] | None = None
-    """Asks the provider not to interrupt a machine by choice, because it may run a job from now on.
-
-    The controller calls this before it gives a machine its registration, and gives none after an error. A
-    listing may show it afterwards (`ListedMachine.assigned`). Idempotent. Raises ProviderError (also for a
-    machine that is going away), OutcomeUnknownError. None: the provider does not ask before an interruption.
-    """
 
 
 class Provider(Protocol):

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from autoscaler.controller.ports.notices import NoticeQueue
+from autoscaler.controller.ports.capabilities import NoticeQueue
 from autoscaler.controller.ports.provider import (
     Capabilities,
     LaunchAnswer,

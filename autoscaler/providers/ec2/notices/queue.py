@@ -6,7 +6,7 @@ failed each time. Deletes a message only in `settle`.
 
 from collections.abc import Callable, Sequence
 
-from autoscaler.controller.ports.notices import Message
+from autoscaler.controller.ports.capabilities import Message
 from autoscaler.controller.ports.provider import ProviderError, provider_errors
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import ProviderMachineId, Seconds

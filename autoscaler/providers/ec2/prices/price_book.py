@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from autoscaler.controller.ports.capabilities import PriceAnswer
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.prices import PriceAnswer
 from autoscaler.controller.ports.provider import provider_errors
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import Instant, Seconds

@@ -14,8 +14,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+from autoscaler.controller.ports.capabilities import Message, Notice
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.notices import Message, Notice
 from autoscaler.controller.ports.provider import ProviderError, provider_errors
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
