@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from autoscaler.controller.ports.telemetry import StoreTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.identifiers import Seconds
 
 EVERY: Seconds = 15.0
@@ -12,7 +12,7 @@ EVERY: Seconds = 15.0
 class StoreSize:
     """Reads the sizes every 15 seconds, in a thread, because a network disk may be slow."""
 
-    def __init__(self, path: Path, telemetry: StoreTelemetry) -> None:
+    def __init__(self, path: Path, telemetry: Telemetry) -> None:
         """`path` is the SQLite file. Its write-ahead log has the same name with `-wal` at the end."""
         self._path = path
         self._telemetry = telemetry

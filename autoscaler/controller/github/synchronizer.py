@@ -26,7 +26,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError, RunnerBusyError
 from autoscaler.controller.ports.github_lists import GitHubLists, ListedRun
-from autoscaler.controller.ports.telemetry import SyncTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reporting.log_fields import runner_name_fields
 from autoscaler.ledger.machines.unverified import awaits_runner_list, needs_runner_list
 from autoscaler.model.events import JobObserved, RunnersListed
@@ -73,7 +73,7 @@ class GitHubSynchronizer:
         lists: GitHubLists,
         github: GitHub,
         recall: Recall,
-        telemetry: SyncTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
     ) -> None:
         self._journal = journal

@@ -13,7 +13,7 @@ from autoscaler.controller.ports.capabilities import PriceAnswer, PriceReader
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.controller.ports.store import ReadingCache
-from autoscaler.controller.ports.telemetry import PriceTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.wakeups import set_within
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import CapacityType
@@ -46,7 +46,7 @@ class PriceRefresh:
         providers: Mapping[ProviderName, Provider],
         cache: ReadingCache,
         changed: Changed,
-        telemetry: PriceTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
     ) -> None:
         self.readers = {

@@ -13,7 +13,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.controller.ports.store import ReadingCache
-from autoscaler.controller.ports.telemetry import QuotaTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.events import QuotasRead
 from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.quotas import QuotaSource
@@ -35,7 +35,7 @@ class KeptQuotas:
         journal: Journal,
         providers: Mapping[ProviderName, Provider],
         cache: ReadingCache,
-        telemetry: QuotaTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
     ) -> None:
         self._journal = journal

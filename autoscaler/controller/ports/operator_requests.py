@@ -1,4 +1,4 @@
-"""The requests that an operator can send to the controller, and the reasons to refuse them."""
+"""The requests of operators: terminate, adopt, pause, drain, resume, retry, reload, preview."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.telemetry import RunTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.accounting import RunState
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId
@@ -28,7 +28,7 @@ class _Run:
 class RunMeter:
     """Follows the runs with open jobs, in memory alone. A restart begins the times of open runs again."""
 
-    def __init__(self, journal: Journal, telemetry: RunTelemetry) -> None:
+    def __init__(self, journal: Journal, telemetry: Telemetry) -> None:
         self._journal = journal
         self._telemetry = telemetry
         self._runs: dict[int, _Run] = {}

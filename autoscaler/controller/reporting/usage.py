@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.telemetry import UsageTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.ledger.jobs.job_waits import launched_at, machine_of
 from autoscaler.model.accounting import FailureCause, MachineUse
 from autoscaler.model.changes import HistoryRow
@@ -58,7 +58,7 @@ class UsageMeter:
     Both are in memory alone. After a restart, failed jobs from before it are not counted.
     """
 
-    def __init__(self, journal: Journal, telemetry: UsageTelemetry) -> None:
+    def __init__(self, journal: Journal, telemetry: Telemetry) -> None:
         self._state = journal.ledger.state
         self._telemetry = telemetry
         self._at_work: dict[MachineId, _AtWork] = {}
