@@ -98,8 +98,20 @@ class BootstrapTelemetry(Protocol):
         """Count a bootstrap request by its step, and by ok or the reason of the refusal."""
 
 
+class LagTelemetry(Protocol):
+    """Metrics about delays of the event loop."""
+
+    def event_loop_lag(self, longest: Seconds) -> None:
+        """Set the longest delay of a timer of the event loop in the last minute or two."""
+
+
 class Telemetry(
-    GitHubTelemetry, ProviderTelemetry, DeliveryTelemetry, BootstrapTelemetry, Protocol
+    GitHubTelemetry,
+    ProviderTelemetry,
+    DeliveryTelemetry,
+    BootstrapTelemetry,
+    LagTelemetry,
+    Protocol,
 ):
     """All metrics: those of the adapters, and those that the controller reports."""
 
@@ -229,9 +241,6 @@ class Telemetry(
 
     def fleet(self, counts: FleetCounts) -> None:
         """Set the gauges of the fleet after a reconciliation."""
-
-    def event_loop_lag(self, longest: Seconds) -> None:
-        """Set the longest delay of a timer of the event loop in the last minute or two."""
 
     def store_write(self, operation: str, duration: Seconds) -> None:
         """Observe a durable write as its caller sees it: `commit` of changes, or `accept` of a delivery."""

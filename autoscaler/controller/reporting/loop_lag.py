@@ -5,7 +5,7 @@ While the loop is blocked, webhook deliveries, machines' requests and all other 
 
 import asyncio
 
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import LagTelemetry
 from autoscaler.model.identifiers import Seconds
 
 EVERY: Seconds = 0.01
@@ -18,7 +18,7 @@ WINDOW: Seconds = 60.0
 class LoopLag:
     """Reports the longest lag of the last one to two windows to the telemetry."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
+    def __init__(self, telemetry: LagTelemetry) -> None:
         self._telemetry = telemetry
 
     async def run(self) -> None:
