@@ -4,9 +4,9 @@ Sets the defaults that depend on a second key. The caller passes in the launch o
 a provider can return their offerings.
 """
 
-from autoscaler.config.overlaps import own_labels
-from autoscaler.config.settings import ScopeSettings, Settings
-from autoscaler.config.sku_settings import Driver, SkuSettings
+from autoscaler.config.checks.unusual_values import own_labels
+from autoscaler.config.settings.fleet import ScopeSettings, Settings
+from autoscaler.config.settings.sku import Driver, SkuSettings
 from autoscaler.model.catalogue import (
     MINUTE,
     Access,
