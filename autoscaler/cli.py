@@ -191,6 +191,9 @@ commands.command()(operator_commands.reload)
 commands.command()(operator_commands.adopt)
 images.command()(operator_commands.shell)
 images.command()(operator_commands.bake)
+images.command("check")(operator_commands.check_images)
+images.command()(operator_commands.publish)
+images.command()(operator_commands.prune)
 commands.add_typer(images, name="images")
 
 

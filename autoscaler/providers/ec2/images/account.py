@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from autoscaler.images.smoke_test import ImageEc2Error
+from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
+from typing import TYPE_CHECKING
 
 SET = "autoscaler:image-set"
 """The tag of an image, its snapshots and its machines that says whose they are."""
@@ -130,3 +131,66 @@ def sdk_errors(call: str) -> Iterator[None]:
 def _code(error: Exception) -> str:
     """Return the code of EC2's refusal; empty if EC2 did not answer."""
     return str(error.response["Error"]["Code"]) if isinstance(error, ClientError) else ""
+
+
+class AwsBaseImages:
+    """EC2 in one region, with the credentials and the endpoint of the environment."""
+
+    def __init__(self, region: str) -> None:
+        with sdk_errors("the configuration of the AWS SDK"):
+            self._ec2: EC2Client = boto3.client("ec2", region_name=region)
+
+    def exists(self, name: str, owner: str) -> bool:
+        """Return whether EC2 shows an image of this name. Raises ImageEc2Error.
+
+        EC2 does not show others' deprecated images, and a build does not find them (EC2 User Guide, "Deprecate
+        an AMI").
+        """
+        with sdk_errors("DescribeImages"):
+            answer = self._ec2.describe_images(
+                Owners=[owner], Filters=[{"Name": "name", "Values": [name]}]
+            )
+        return bool(answer["Images"])
+
+
+_ENDED = frozenset({"shutting-down", "terminated"})
+
+
+class AwsBuilds:
+    """EC2 in one region. The templates of ami/ name the build machine after the image."""
+
+    def __init__(self, region: str, image_name: str) -> None:
+        self._region = region
+        self._name = f"build of {image_name}"
+
+    def state(self) -> str | None:
+        """Return the state of the build machine; None if there is none yet, or EC2 does not answer."""
+        try:
+            states = self._states()
+        except ImageEc2Error:
+            return None
+        return next(iter(states.values())) if len(states) == 1 else None
+
+    def terminate(self) -> tuple[str, ...]:
+        """Terminate the build machine, if there is one; return its ID. Raises ImageEc2Error."""
+        left = [one for one, state in self._states().items() if state not in _ENDED]
+        if left:
+            with sdk_errors("TerminateInstances"):
+                self._client().terminate_instances(InstanceIds=left)
+        return tuple(left)
+
+    def _states(self) -> dict[str, str]:
+        with sdk_errors("DescribeInstances"):
+            answer = self._client().describe_instances(
+                Filters=[{"Name": "tag:Name", "Values": [self._name]}]
+            )
+        return {
+            one["InstanceId"]: one["State"]["Name"]
+            for group in answer["Reservations"]
+            for one in group["Instances"]
+        }
+
+    def _client(self) -> EC2Client:
+        # A session of its own: the watch calls this in a thread, and the default one is not thread-safe.
+        with sdk_errors("the configuration of the AWS SDK"):
+            return boto3.Session().client("ec2", region_name=self._region)

@@ -10,20 +10,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
+from autoscaler.providers.ec2.settings import MAX_TAG_VALUE
+from autoscaler.providers.ec2.tags import PUBLISHED
+
 PATIENCE = 900.0
 """Seconds from the launch of the machine to its verdict."""
 
 POLL = 5.0
 """Seconds between two looks at the console."""
 
-PUBLISHED = "autoscaler:published"
-"""The tag of an image that passed its test: when, in ISO 8601. `providers/ec2` ignores images without it."""
-
 FAILED = "autoscaler:test-failed"
 """The tag of an image that did not pass: why."""
-
-MAX_TAG_VALUE = 256
-"""EC2's limit on a tag's value, in characters."""
 
 _LINUX = """\
 #!/bin/bash

@@ -10,9 +10,9 @@ import typer
 from autoscaler.images.commands import DRIVER_BUDGET, Processor, usage_errors
 
 if TYPE_CHECKING:
-    from autoscaler.images.aws_builds import AwsBuilds
     from autoscaler.images.baking import MachineRecipe
     from autoscaler.model.catalogue import Architecture
+    from autoscaler.providers.ec2.images.account import AwsBuilds
 
 
 def bake(
@@ -53,11 +53,11 @@ def bake(
     import tempfile
     from datetime import UTC, datetime
 
-    from autoscaler.images.aws_builds import AwsBuilds
     from autoscaler.images.baking import find_recipe, run_packer
     from autoscaler.images.build_watch import BuildWatch
-    from autoscaler.images.publishing import publish
     from autoscaler.model.catalogue import Architecture
+    from autoscaler.operator_commands.images.publishing import publish
+    from autoscaler.providers.ec2.images.account import AwsBuilds
 
     name = f"{recipe}-{arch}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     with usage_errors(), tempfile.TemporaryDirectory() as folder:
@@ -86,7 +86,7 @@ def bake(
 
 def _end_build(builds: "AwsBuilds", reason: str) -> None:
     """Terminate the machine of a build that was ended, if Packer left it, say why, and exit with 1."""
-    from autoscaler.images.smoke_test import ImageEc2Error
+    from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
 
     typer.echo(f"{reason}: there is no image", err=True)
     try:
@@ -127,8 +127,8 @@ def _write_inputs(
 
 
 def _image_id(region: str, subnet: str, kind: str, name: str) -> str:
-    from autoscaler.images.aws import AwsImages
-    from autoscaler.images.smoke_test import ImageEc2Error
+    from autoscaler.providers.ec2.images.account import AwsImages
+    from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
 
     try:
         return AwsImages(region, subnet, kind).find(f"autoscaler/{name}")

@@ -19,10 +19,10 @@ def publish(
     import time
     from datetime import UTC, datetime
 
-    from autoscaler.images.aws import AwsImages
     from autoscaler.images.interruptions import interruptible_sleep
-    from autoscaler.images.smoke_test import ImageEc2Error
-    from autoscaler.images.smoke_test import publish as run
+    from autoscaler.providers.ec2.images.account import AwsImages
+    from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
+    from autoscaler.providers.ec2.images.smoke_test import publish as run
 
     moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     began = time.monotonic()
@@ -64,9 +64,8 @@ def prune(
     """
     from datetime import UTC, datetime, timedelta
 
-    from autoscaler.images.aws_pruning import AwsPruning
-    from autoscaler.images.pruning import choose, delete_all
-    from autoscaler.images.smoke_test import ImageEc2Error
+    from autoscaler.providers.ec2.images.pruning import AwsPruning, choose, delete_all
+    from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
 
     try:
         ec2 = AwsPruning(region, image_set)
