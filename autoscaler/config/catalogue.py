@@ -63,10 +63,10 @@ def sku(settings: Settings, name: str, launch_options: tuple[LaunchOption, ...])
         lifetime=found.lifetime,
         access=Access(
             found.access.repositories,
-            found.access.forks,
-            found.access.contact or "",
-            found.access.public_repositories,
-            found.access.branches,
+            forks=found.access.forks,
+            contact=found.access.contact or "",
+            public_repositories=found.access.public_repositories,
+            branches=found.access.branches,
         ),
         rerun_interrupted=found.rerun_interrupted,
     )

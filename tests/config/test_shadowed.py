@@ -102,7 +102,9 @@ def sku(name: str) -> st.SearchStrategy[Sku]:
             Architecture.X64,
             (),
             unlabelled=unlabelled,
-            access=Access(tuple(globs), forks, "", public, tuple(branches)),
+            access=Access(
+                tuple(globs), forks=forks, public_repositories=public, branches=tuple(branches)
+            ),
         ),
         st.sets(st.sampled_from(["a", "b", "c"])),
         st.sampled_from([OperatingSystem.LINUX, OperatingSystem.LINUX, OperatingSystem.WINDOWS]),
@@ -166,7 +168,10 @@ def test_a_shadowed_sku_is_an_error_only_if_no_job_reaches_it(skus: tuple[Sku, .
 )
 @given(st.tuples(sku("a"), sku("b")))
 def test_every_shadowed_sku_without_access_limits_is_found(skus: tuple[Sku, ...]) -> None:
-    every = [Sku(s.name, s.labels, s.os, s.arch, (), unlabelled=s.unlabelled) for s in skus]
+    every = [
+        Sku(s.name, s.labels, s.os, s.arch, (), unlabelled=s.unlabelled, access=Access(forks=True))
+        for s in skus
+    ]
     refused = {one.key for one in shadowed(every)}
     assert refused == {f"skus.{s.name}" for s in every} - {
         f"skus.{name}" for name in reached(every)

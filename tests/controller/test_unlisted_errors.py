@@ -28,7 +28,7 @@ from autoscaler.controller.ports.provider import (
     provider_errors,
 )
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.lists import Lists
+from autoscaler.github.lists.reader import Lists
 from autoscaler.github.reruns import JobReruns
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events import ListedMachine

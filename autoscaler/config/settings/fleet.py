@@ -34,6 +34,7 @@ from autoscaler.config.settings.shapes import (
     Text,
 )
 from autoscaler.config.settings.sku import LaunchOptionSettings, SkuSettings
+from autoscaler.model.catalogue import RegistrationRate
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.wait_objectives import (
     OBJECTIVE_FORM,
@@ -41,6 +42,8 @@ from autoscaler.model.wait_objectives import (
     WaitObjective,
     parse_objective,
 )
+
+_RATE = RegistrationRate()
 
 
 class App(Section):
@@ -68,9 +71,9 @@ class ScopeSettings(Section):
 class Registrations(Section):
     """A token bucket for each account's runner registrations at GitHub."""
 
-    burst: Positive = 25
+    burst: Positive = _RATE.burst
     """Maximum number of registrations at once."""
-    per_second: Annotated[float, Field(gt=0, le=1e6)] = 2.5
+    per_second: Annotated[float, Field(gt=0, le=1e6)] = _RATE.per_second
     """Registrations a second on average: about 2.5 for each App, 5 at most for one account."""
 
 

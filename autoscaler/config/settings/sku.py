@@ -29,7 +29,16 @@ from autoscaler.config.settings.shapes import (
     Text,
     TimeZone,
 )
-from autoscaler.model.catalogue import Architecture, OperatingSystem
+from autoscaler.model.catalogue import (
+    DEFAULT_LIFETIME,
+    Access,
+    Architecture,
+    Deadlines,
+    IdlePolicy,
+    OperatingSystem,
+)
+
+_IDLE, _ACCESS = IdlePolicy(), Access(forks=False)
 
 
 class AcceleratorVendor(StrEnum):
@@ -110,13 +119,13 @@ class Schedule(Section):
 class Idle(Section):
     """Machines that wait for jobs."""
 
-    minimum: Count = Field(default=0, alias="min")
+    minimum: Count = Field(default=_IDLE.minimum, alias="min")
     """How many machines to keep ready at all times."""
-    timeout: DurationOrNone = 600.0
+    timeout: DurationOrNone = _IDLE.timeout
     """How long a machine beyond the minimum may stay ready."""
     schedule: tuple[Schedule, ...] = ()
     """Other minimums at certain times; of several, the largest counts. All SKUs have at most 300 together."""
-    max_age: Duration = 86400.0
+    max_age: Duration = _IDLE.max_age
     """The age at which a ready machine is replaced."""
 
 
@@ -127,20 +136,20 @@ class DeadlineSettings(Section):
     """From the launch to the first request of the agent; default: 15m, Windows 30m."""
     health_checks: Duration | None = None
     """For the health checks; default: 10m, with `driver: install` 45m."""
-    ready_silence: Duration = 300.0
+    ready_silence: Duration = Deadlines().ready_silence
     """How long a ready machine may send no request."""
 
 
 class AccessSettings(Section):
     """Which jobs may use a SKU."""
 
-    repositories: Annotated[tuple[Glob, ...], Field(min_length=1)] = ("*",)
+    repositories: Annotated[tuple[Glob, ...], Field(min_length=1)] = _ACCESS.repositories
     """Globs over `owner/name`, case-insensitive: at most 500; all SKUs have at most 5000 together."""
-    forks: bool = False
+    forks: bool = _ACCESS.forks
     """Whether to serve jobs whose run comes from a fork, such as a pull request's."""
-    public_repositories: bool = True
+    public_repositories: bool = _ACCESS.public_repositories
     """Whether to serve jobs of public repositories."""
-    branches: Annotated[tuple[BranchGlob, ...], Field(min_length=1)] = ()
+    branches: Annotated[tuple[BranchGlob, ...], Field(min_length=1)] = _ACCESS.branches
     """Globs over branches, case-sensitive: only runs on such a branch, no pull request's. At most 500."""
     contact: Text | None = None
     """Where to ask for access, such as a URL: the author of a refused job sees it."""
@@ -178,7 +187,7 @@ class SkuSettings(Section):
     """Machines that wait for jobs."""
     deadlines: DeadlineSettings = DeadlineSettings()
     """How long each stage before the runner may take."""
-    lifetime: Duration = 86400.0
+    lifetime: Duration = DEFAULT_LIFETIME
     """The time after registration at which a machine is terminated, even during a job. Longer than any job."""
     access: AccessSettings = AccessSettings()
     """Which jobs may use the SKU."""
