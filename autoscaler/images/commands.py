@@ -51,7 +51,6 @@ class Vendor(StrEnum):
     AMD = "amd"
 
 
-@images.command()
 def values(
     wanted: Annotated[
         list[str],
@@ -90,7 +89,6 @@ def values(
         typer.echo(f"{name}={value}")
 
 
-@images.command()
 def build(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(RECIPES)}.")],
     further: Annotated[
@@ -148,7 +146,6 @@ DRIVER_BUDGET = 2430
 """Seconds for the installation of the driver: what the default deadlines leave it at boot."""
 
 
-@images.command()
 def driver(
     vendor: Annotated[Vendor, typer.Option(help="The vendor of the GPU.")] = Vendor.NVIDIA,
     arch: Annotated[Processor, typer.Option(help="The processor of the machine.")] = Processor.X64,
