@@ -10,10 +10,12 @@ from dataclasses import replace
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import (
+    Capabilities,
     LaunchAnswer,
     LaunchOrder,
     ProvenIdentity,
     ProviderError,
+    provider_errors,
 )
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.catalogue import Offering
@@ -22,7 +24,6 @@ from autoscaler.model.identifiers import InstallationId, ProviderMachineId, Prov
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.client import KubernetesApi
-from autoscaler.providers.kubernetes.api.errors import HINTS
 from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.capacity.accelerators import read_capacity
 from autoscaler.providers.kubernetes.deletion import delete_left_pods, delete_pods
@@ -40,13 +41,9 @@ LARGEST_REQUEST = 250
 """Pods in one launch request: half a second at the API server's own rate."""
 
 
+@provider_errors
 class KubernetesProvider:
     """Implements `Provider` for one namespace of one cluster."""
-
-    launch_rate = None
-    largest_request = LARGEST_REQUEST
-    prices = None
-    limits = None
 
     def __init__(
         self,
@@ -65,6 +62,13 @@ class KubernetesProvider:
         self._ended: dict[ProviderMachineId, str] = {}
 
     @property
+    def capabilities(self) -> Capabilities:
+        """The watch of its pods, and their protection (see `Provider`)."""
+        return Capabilities(
+            largest_request=LARGEST_REQUEST, notices=self.notices, protect=self.protect
+        )
+
+    @property
     def name(self) -> ProviderName:
         """The provider's name in the configuration."""
         return self._settings.name
@@ -81,10 +85,6 @@ class KubernetesProvider:
         """Check that the namespace's pods can be listed (see `Provider`)."""
         await self._api.request("GET", paths.pods(self._settings.namespace), {"limit": "1"})
         self._opened = True
-
-    def hint(self, error: Exception) -> str | None:
-        """Return what an operator can do about an error (see `Provider`)."""
-        return HINTS.get(error.code) if isinstance(error, ProviderError) else None
 
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         """Return the one offering of a launch option (see `Provider`)."""
@@ -169,7 +169,7 @@ class KubernetesProvider:
         return await verify_token(self._api, self._settings, proof)
 
     async def protect(self, machine: ProviderMachineId) -> None:
-        """Annotate a pod, so that Karpenter does not disrupt its node until it has ended (see `Provider`)."""
+        """Annotate a pod, so that Karpenter keeps its node until it has ended (see `Capabilities`)."""
         settings = self._settings
         await protect_pod(self._api, settings.namespace, machine, settings.options.values())
 

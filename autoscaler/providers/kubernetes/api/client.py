@@ -27,6 +27,7 @@ from autoscaler.providers.kubernetes.api.errors import (
     UNREACHABLE,
     error_of,
     metric_label,
+    refusal,
 )
 from autoscaler.providers.kubernetes.api.texts import MAX_TEXT
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
@@ -231,10 +232,10 @@ def _network_errors(request: str) -> Iterator[None]:
             cause.verify_code in _NAME_MISMATCH
         )
         code = OTHER_NAME if mismatch else "Certificate"
-        raise ProviderError(FailureClass.CONFIGURATION, code, str(error)) from error
+        raise refusal(FailureClass.CONFIGURATION, code, str(error)) from error
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         # No connection, so nothing was sent.
-        raise ProviderError(FailureClass.UNKNOWN, UNREACHABLE, str(error)) from error
+        raise refusal(FailureClass.UNKNOWN, UNREACHABLE, str(error)) from error
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         # ValueError: a line of a watch is longer than the client's buffer.
         text = str(error) or type(error).__name__

@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from autoscaler.controller.ports.notices import Notice
+from autoscaler.controller.ports.capabilities import Notice
 from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.events import LaunchedMachine, ListedMachine
 from autoscaler.model.identifiers import (

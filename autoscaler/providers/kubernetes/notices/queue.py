@@ -14,9 +14,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+from autoscaler.controller.ports.capabilities import Message, Notice
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.notices import Message, Notice
-from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.controller.ports.provider import ProviderError, provider_errors
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
 from autoscaler.model.machines.interruptions import NoticeKind
@@ -44,6 +44,7 @@ MOST_REMOVED = 5000
 """Ended or removed pods that are remembered, the last ones. Others are missing in two complete lists."""
 
 
+@provider_errors
 class PodNotices:
     """Implements `NoticeQueue` for one namespace."""
 
