@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.config import ConfigurationError
-from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.images.baking import MACHINE_RECIPES, find_recipe, template_values
 from autoscaler.images.driver import driver_plan
 from autoscaler.images.load import load_versions
