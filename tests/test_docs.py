@@ -23,8 +23,8 @@ from autoscaler.model.machines import ExitReason, Machine, MachineState, Termina
 from autoscaler.model.operator_holds import HoldKind
 from autoscaler.model.runners import Runner
 from autoscaler.model.transitions import INITIAL_STATES, TRANSITIONS
-from autoscaler.model.unmatched import Unmatched
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.unmatched import Unmatched
+from autoscaler.model.reasons.waiting import WaitCode
 from autoscaler.providers.registry import provider_kinds
 from tests.observability.test_metrics import exported
 

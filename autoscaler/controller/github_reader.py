@@ -10,7 +10,7 @@ from autoscaler.model.events import RunnerRead, RunRead
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.runners import Runner
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.waiting import WaitCode
 
 _log = structlog.get_logger(__name__)
 

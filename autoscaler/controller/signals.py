@@ -41,7 +41,7 @@ from autoscaler.model.machines import (
     MachineState,
     TerminationReason,
 )
-from autoscaler.model.waiting import WaitCode, Waiting
+from autoscaler.model.reasons.waiting import WaitCode, Waiting
 
 _log = structlog.get_logger(__name__)
 

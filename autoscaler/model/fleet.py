@@ -26,7 +26,7 @@ from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.operator_holds import OperatorHolds
 from autoscaler.model.runners import Runner
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.reasons.unmatched import Unmatched
 
 Id_co = TypeVar("Id_co", covariant=True)
 Value_co = TypeVar("Value_co", covariant=True)

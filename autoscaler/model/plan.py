@@ -15,7 +15,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.machines import TerminationReason
-from autoscaler.model.waiting import Waiting
+from autoscaler.model.reasons.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True)

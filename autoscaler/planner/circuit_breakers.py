@@ -25,7 +25,7 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import IDLE_STATES, RunnerState
-from autoscaler.model.waiting import WaitCode, WaitReason
+from autoscaler.model.reasons.waiting import WaitCode, WaitReason
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.plan import Launch
-from autoscaler.model.waiting import WaitCode, WaitReason
+from autoscaler.model.reasons.waiting import WaitCode, WaitReason
 from autoscaler.model.wording import counted
 from autoscaler.planner.classes import Classes
 from autoscaler.planner.matching import Matching, ready_minimum_class

@@ -24,7 +24,7 @@ from autoscaler.model.operator_holds import (
     provider_target,
     sku_target,
 )
-from autoscaler.model.waiting import WaitCode, WaitReason
+from autoscaler.model.reasons.waiting import WaitCode, WaitReason
 from autoscaler.model.wording import counted
 from autoscaler.planner.placement import ROUNDING, Headroom, Placement
 

@@ -29,7 +29,7 @@ from autoscaler.model.operator_holds import (
     provider_target,
     sku_target,
 )
-from autoscaler.model.unmatched import (
+from autoscaler.model.reasons.unmatched import (
     Unmatched,
     are_all_known,
     are_hosted,

@@ -18,7 +18,7 @@ from autoscaler.model.runners import (
     Runner,
     RunnerState,
 )
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.waiting import WaitCode
 from autoscaler.planner.registration import boot_seconds
 from autoscaler.views.waits import Wait
 

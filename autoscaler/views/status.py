@@ -17,7 +17,7 @@ from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines import BOOTING_STATES, MachineState
 from autoscaler.model.operator_holds import HoldKind, held
 from autoscaler.model.wait_objectives import WaitObjective, objective_of
-from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
+from autoscaler.model.reasons.waiting import WaitCode, Waiting, WaitReason
 from autoscaler.model.wording import counted
 from autoscaler.views.starts import Starts
 from autoscaler.views.times import duration, in_words

@@ -5,7 +5,7 @@ from heapq import merge
 from itertools import islice
 
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.reasons.unmatched import Unmatched
 from autoscaler.views.jobs import JobView, view_of
 from autoscaler.views.waits import UnmatchedReason, Wait
 

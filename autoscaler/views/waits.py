@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs import Admission, Job, JobState
-from autoscaler.model.unmatched import Unmatched
-from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
+from autoscaler.model.reasons.unmatched import Unmatched
+from autoscaler.model.reasons.waiting import WaitCode, Waiting, WaitReason
 from autoscaler.planner.waiting import not_assigned
 
 Reasons = Mapping[DemandClass, Sequence[Waiting]]

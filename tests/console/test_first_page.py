@@ -26,7 +26,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind, sku_target
 from autoscaler.model.wait_objectives import WaitObjective
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.waiting import WaitCode
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
 from autoscaler.views.starts import Starts
 from autoscaler.views.status import LONG_WAIT, PAGES, Trouble

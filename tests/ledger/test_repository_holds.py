@@ -13,7 +13,7 @@ from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Launch
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.waiting import WaitCode
 from tests.ledger.builders import GPU_CLASS, World
 from tests.ledger.test_holds import held_jobs, leaves_idle, serves_the_repository
 from tests.planner.fleets import catalogue, sku

@@ -15,7 +15,7 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.jobs import Admission
-from autoscaler.model.waiting import WaitCode, WaitReason
+from autoscaler.model.reasons.waiting import WaitCode, WaitReason
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import EAST, catalogue, offering, sku
 

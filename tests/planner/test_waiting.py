@@ -10,7 +10,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Assign
-from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
+from autoscaler.model.reasons.waiting import WaitCode, Waiting, WaitReason
 from autoscaler.planner.waiting import not_assigned
 from tests.ledger.builders import GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku

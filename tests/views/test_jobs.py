@@ -11,9 +11,9 @@ from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.reasons.unmatched import Unmatched
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.waiting import WaitCode
 from autoscaler.views.explanation import explain_job, explain_labels
 from autoscaler.views.jobs import running_jobs, waiting_jobs
 from autoscaler.views.machines import machines, named

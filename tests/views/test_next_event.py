@@ -19,7 +19,7 @@ from autoscaler.model.operator_holds import (
 )
 from autoscaler.model.plan import Launch
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.waiting import WaitCode, WaitReason
+from autoscaler.model.reasons.waiting import WaitCode, WaitReason
 from autoscaler.views.explanation import Explanation, explain_job
 from autoscaler.views.next_event import next_event
 from autoscaler.views.waits import Wait

@@ -10,7 +10,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective, objective_of
-from autoscaler.model.waiting import WaitCode, WaitReason
+from autoscaler.model.reasons.waiting import WaitCode, WaitReason
 from autoscaler.observability.alert_rules import AlertParameters
 from autoscaler.views.cost import cost
 from autoscaler.views.grid import MOST_COLUMNS, MOST_COMMITS, Commit, grid, repositories

@@ -17,8 +17,8 @@ from autoscaler.model.machines import ExitReason, MachineState, TerminationReaso
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.runners import RunnerState
-from autoscaler.model.unmatched import Unmatched
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.unmatched import Unmatched
+from autoscaler.model.reasons.waiting import WaitCode
 
 
 @dataclass(frozen=True, slots=True)

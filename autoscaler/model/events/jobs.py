@@ -7,7 +7,7 @@ from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.waiting import WaitReason
+from autoscaler.model.reasons.waiting import WaitReason
 
 
 @dataclass(frozen=True, slots=True)
