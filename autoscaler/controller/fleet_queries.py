@@ -14,6 +14,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, SkuName
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.plan import Plan
+from autoscaler.model.reasons.faults import Trouble
 from autoscaler.model.runners import machine_in_name
 from autoscaler.views import grid, jobs, machines
 from autoscaler.views.cost import CostView, Spent, cost
@@ -25,12 +26,11 @@ from autoscaler.views.explanation import (
     offerings_of,
 )
 from autoscaler.views.grid import Grid, RepositoryView
-from autoscaler.views.jobs import JobView
+from autoscaler.views.jobs import JobView, unmatched_jobs
 from autoscaler.views.machines import MachineView
 from autoscaler.views.overview import Overview, oldest_jobs
 from autoscaler.views.past import Past, past_of, waited_until
-from autoscaler.views.status import Counts, StatusView, Trouble, status
-from autoscaler.views.unmatched import unmatched_jobs
+from autoscaler.views.status import Counts, StatusView, status
 
 KINDS = ("job", "machine", "runner", "launch_request", "sku", "provider", "fleet", "installation")
 """Kinds of history (`HistoryRow.kind`) in which a name is looked up."""

@@ -9,8 +9,8 @@ from autoscaler.controller.ports.github import GitHub, GitHubError, RegisteredRu
 from autoscaler.model.events import RunnerRead, RunRead
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
+from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.runners import Runner
-from autoscaler.model.reasons.waiting import WaitCode
 
 _log = structlog.get_logger(__name__)
 

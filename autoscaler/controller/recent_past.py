@@ -16,7 +16,7 @@ from autoscaler.model.machines import BOOTING_STATES, MachineState
 from autoscaler.model.wait_objectives import WaitObjective, objective_of
 from autoscaler.views.grid import Commit
 from autoscaler.views.overview import Sample
-from autoscaler.views.starts import Starts
+from autoscaler.views.status import Starts
 
 SAMPLE_EVERY: Seconds = 60.0
 SAMPLES = 361

@@ -41,7 +41,8 @@ from autoscaler.model.machines import (
     MachineState,
     TerminationReason,
 )
-from autoscaler.model.reasons.waiting import WaitCode, Waiting
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import Waiting
 
 _log = structlog.get_logger(__name__)
 
@@ -145,7 +146,7 @@ def _report_job(row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry)
         telemetry.job_completed(sku, job.repository, job.conclusion or "unknown")
     elif row.event in _REFUSALS:
         telemetry.job_refused(sku, row.event)
-        reason = Admission(row.event).message
+        reason = WaitCode(row.event).entry.sentence
         _log.warning("job_refused", code=row.event, **job_fields(job), sku=sku, reason=reason)
 
 

@@ -29,8 +29,8 @@ from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Admission, Job, JobState
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import DAY, Machine, MachineState
+from autoscaler.model.reasons.table import Unmatched
 from autoscaler.model.runners import IDLE_STATES, Runner, RunnerState
-from autoscaler.model.reasons.unmatched import Unmatched
 
 _WITHDRAWABLE = frozenset({RunnerState.NAMED, RunnerState.REGISTERED})
 

@@ -25,8 +25,8 @@ from autoscaler.model.jobs import Admission, Job, RunQuestion
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.operator_holds import OperatorHolds
+from autoscaler.model.reasons.table import Unmatched
 from autoscaler.model.runners import Runner
-from autoscaler.model.reasons.unmatched import Unmatched
 
 Id_co = TypeVar("Id_co", covariant=True)
 Value_co = TypeVar("Value_co", covariant=True)

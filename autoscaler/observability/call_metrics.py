@@ -51,16 +51,20 @@ class CallMetrics:
         self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
     ) -> None:
         """See `Telemetry.github_budget`."""
-        values = (
-            self._app.value(str(app)),
-            self._account.value(account),
-            self._resource.value(resource),
-        )
+        values = self._bucket(app, account, resource)
         self._calls.github_answers.labels(*values).inc()
         if remaining is not None:
             self._calls.github_remaining.labels(*values).set(remaining)
         if limit is not None:
             self._calls.github_limit.labels(*values).set(limit)
+
+    def _bucket(self, app: int, account: str, resource: str) -> tuple[str, str, str]:
+        """Return the labels of one of GitHub's rate limits."""
+        return (
+            self._app.value(str(app)),
+            self._account.value(account),
+            self._resource.value(resource),
+        )
 
     def github_staleness(self, account: str, seconds: Seconds) -> None:
         """See `Telemetry.github_staleness`."""

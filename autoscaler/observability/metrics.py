@@ -14,7 +14,7 @@ from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import ExitReason, TerminationReason
-from autoscaler.model.reasons.unmatched import Unmatched
+from autoscaler.model.reasons.table import Unmatched
 from autoscaler.observability.call_metrics import CallMetrics, add, observe
 from autoscaler.observability.call_series import CallSeries
 from autoscaler.observability.labels import IMAGE, BoundedLabel

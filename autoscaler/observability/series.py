@@ -6,7 +6,7 @@ from prometheus_client import Gauge
 
 from autoscaler.model.accounting import RunState, WaitStage
 from autoscaler.model.identifiers import SkuName
-from autoscaler.model.reasons.unmatched import Unmatched
+from autoscaler.model.reasons.table import Unmatched
 from autoscaler.model.wait_objectives import WAIT_BUCKETS
 from autoscaler.observability.registry import Registry
 

@@ -29,17 +29,17 @@ from autoscaler.model.operator_holds import (
     provider_target,
     sku_target,
 )
+from autoscaler.model.reasons.table import Unmatched
 from autoscaler.model.reasons.unmatched import (
-    Unmatched,
     are_all_known,
     are_hosted,
     close_label,
     nearest_sku,
     why_unmatched,
 )
-from autoscaler.views.jobs import JobView, view_of
+from autoscaler.model.reasons.waiting import Reason
+from autoscaler.views.jobs import JobView, view_of, with_reason
 from autoscaler.views.next_event import NextEvent, next_event
-from autoscaler.views.unmatched import with_reason
 from autoscaler.views.waits import Reasons
 
 
@@ -100,15 +100,14 @@ def explain_job(fleet: Fleet, reasons: Reasons, job: Job) -> Explanation:
 
 def _explain_unmatched(catalogue: Catalogue, job: Job, view: JobView) -> Explanation:
     """Return why no SKU serves a job. If one of this fleet should, its wait has the same reason."""
-    message = unmatched(catalogue, job.repository, job.labels)
     code = why_unmatched(catalogue, job.repository, job.labels)
     if code is not None and job.state is JobState.QUEUED:
-        view = with_reason(view, code, message)
+        view = with_reason(view, _reason(catalogue, code, job.repository, job.labels))
     return Explanation(
         labels=job.labels,
         repository=job.repository,
         skus=(),
-        unmatched=message,
+        unmatched=unmatched(catalogue, job.repository, job.labels),
         job=view,
         next_event=None,
         tried=(),
@@ -146,24 +145,35 @@ def unmatched(catalogue: Catalogue, repository: str, labels: Sequence[str]) -> s
         return f"no scope in github.scopes covers {repository}"
     if classify(catalogue, repository, labels) is not None:
         return "no SKU served these labels while the job was queued"
-    if why_unmatched(catalogue, repository, labels) is Unmatched.ACCESS:
-        return f"no SKU with these labels admits {repository} (see access)"
-    return unmatched_labels(catalogue, labels)
+    code = why_unmatched(catalogue, repository, labels)
+    return _reason(catalogue, code, repository, labels).message if code is not None else _HOSTED
+
+
+_HOSTED = "GitHub's own runners serve these labels"
 
 
 def unmatched_labels(catalogue: Catalogue, labels: Sequence[str]) -> str:
     """Return why no SKU has these labels, with the label and the SKU that were probably meant."""
     if are_hosted(labels):
-        return "GitHub's own runners serve these labels"
-    if are_all_known(catalogue, labels):
-        return (
-            f"the labels {', '.join(labels)} name no SKU; add one, or set unlabelled: true for one"
-        )
-    meant = nearest_sku(catalogue, labels)
-    hint = f"; the nearest SKU is {meant}" if meant is not None else ""
-    close = close_label(catalogue, labels)
-    typo = f"; the label {close[0]} is close to {close[1]}, which exists" if close else ""
-    return f"no SKU has all of the labels {', '.join(labels)}{typo}{hint}"
+        return _HOSTED
+    known = are_all_known(catalogue, labels)
+    code = Unmatched.NAMES_NO_SKU if known else Unmatched.LABELS
+    return _reason(catalogue, code, "", labels).message
+
+
+def _reason(
+    catalogue: Catalogue, code: Unmatched, repository: str, labels: Sequence[str]
+) -> Reason:
+    """Return why no SKU serves a job, with what was probably meant."""
+    if code is Unmatched.ACCESS:
+        return Reason(code, (repository,), variant="named")
+    hints = ""
+    if code is Unmatched.LABELS:
+        if close := close_label(catalogue, labels):
+            hints = f"; the label {close[0]} is close to {close[1]}, which exists"
+        if (meant := nearest_sku(catalogue, labels)) is not None:
+            hints += f"; the nearest SKU is {meant}"
+    return Reason(code, tuple(labels), hints, variant="named")
 
 
 def offerings_of(fleet: Fleet, skus: Sequence[SkuName]) -> Iterator[OptionView]:

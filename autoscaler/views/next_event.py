@@ -10,6 +10,7 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
+from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.runners import (
     CHECKED_EVERY,
     IDLE_STATES,
@@ -18,7 +19,6 @@ from autoscaler.model.runners import (
     Runner,
     RunnerState,
 )
-from autoscaler.model.reasons.waiting import WaitCode
 from autoscaler.planner.registration import boot_seconds
 from autoscaler.views.waits import Wait
 
@@ -52,7 +52,7 @@ def _when_the_reason_ends(_fleet: Fleet, _job: Job, wait: Wait) -> NextEvent:
         codes = {reason.code for reason in wait.reasons}
         # Other repositories get the next machine, even if a limit is the first reason.
         code = WaitCode.FAIR_SHARE if WaitCode.FAIR_SHARE in codes else wait.code
-        return NextEvent(_UNTIL_THEN.get(code, "an operator has to act on the reason"))
+        return NextEvent(code.entry.next_event or "an operator has to act on the reason")
     return NextEvent("the controller tries to launch a machine again", min(ends))
 
 
@@ -63,7 +63,7 @@ def _runner_takes_it(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
         default=None,
     )
     if oldest is None:
-        return NextEvent("GitHub assigns the job to an idle runner")
+        return NextEvent(WaitCode.RUNNER_IDLE.entry.next_event)
     if oldest.state is RunnerState.NAMED:
         what = "GitHub answers the controller's request to register a runner"
         return NextEvent(what, machine=oldest.machine)
@@ -103,12 +103,11 @@ def _machine_registers(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     named = max(0, fleet.idle_runners.get(job.demand, 0) - (wait.place - wait.turn))
     missing = max(0.0, wait.turn - named - level)
     at = fleet.now + missing / fleet.catalogue.registration.per_second
-    return NextEvent("the runner of a ready machine registers at GitHub", at, is_estimate=True)
+    return NextEvent(wait.code.entry.next_event, at, is_estimate=True)
 
 
 def _registration_is_tried(_fleet: Fleet, _job: Job, wait: Wait) -> NextEvent:
-    at = wait.reasons[0].until
-    return NextEvent("the controller tries to register a runner at GitHub again", at)
+    return NextEvent(wait.code.entry.next_event, wait.reasons[0].until)
 
 
 def _machine_becomes_ready(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
@@ -143,42 +142,37 @@ def _waits_for(machine: Machine) -> str:
     return f" (it waits: {stage})" if stage and machine.work.last_seen is None else ""
 
 
-def _launch_is_sent(fleet: Fleet, _job: Job, _wait: Wait) -> NextEvent:
-    return NextEvent("the controller sends a launch request", fleet.now)
+def _launch_is_sent(fleet: Fleet, _job: Job, wait: Wait) -> NextEvent:
+    return NextEvent(wait.code.entry.next_event, fleet.now)
 
 
-def _github_is_asked(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
-    return NextEvent(
-        "the controller asks GitHub for the job's state", fleet.reads.get(job.id, fleet.now)
-    )
+def _github_is_asked(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
+    return NextEvent(wait.code.entry.next_event, fleet.reads.get(job.id, fleet.now))
 
 
-def _another_machine_is_tried(_fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
+def _another_machine_is_tried(_fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     if not job.passed_over:
         return NextEvent(
             "the runner group admits the repository; the controller reads it every minute"
         )
-    tried = (
-        "the controller tries another machine for the job, or for an older one of its repository"
-    )
-    return NextEvent(tried, job.probe_at)
+    return NextEvent(wait.code.entry.next_event, job.probe_at)
 
 
-def _run_is_read(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
+def _run_is_read(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     question = fleet.run_questions.get(job.run_id) if job.run_id is not None else None
     at = question.due if question is not None else fleet.now
-    return NextEvent("the controller asks GitHub for the job's run", at)
+    return NextEvent(wait.code.entry.next_event, at)
 
 
-def _github_gives_up(_fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
-    return NextEvent("GitHub fails the job, because no runner took it for a day", job.expires_at)
+def _github_gives_up(_fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
+    return NextEvent(wait.code.entry.next_event, job.expires_at)
 
 
 def _registration_is_allowed(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     assert job.demand is not None
     level = fleet.registrations.get(job.demand.account, 0.0)
     at = fleet.now + max(0.0, wait.place - level) / fleet.catalogue.registration.per_second
-    return NextEvent("github.registrations allows a runner for the job", at, is_estimate=True)
+    return NextEvent(wait.code.entry.next_event, at, is_estimate=True)
 
 
 def _of_class(fleet: Fleet, job: Job, states: Sequence[MachineState]) -> Iterator[Machine]:
@@ -205,18 +199,6 @@ def _idle_runners(fleet: Fleet, demand: DemandClass | None) -> Iterator[Runner]:
 def _is_idle(runner: Runner) -> bool:
     return runner.state in IDLE_STATES and not runner.passed_over
 
-
-_UNTIL_THEN: dict[str, str] = {
-    WaitCode.MAX_MACHINES: "a machine of the SKU ends, or an operator raises max_machines",
-    WaitCode.FLEET_MACHINES: "a machine ends, or an operator raises limits.machines",
-    WaitCode.FLEET_DOLLARS: "machines end, or an operator raises limits.dollars_per_hour",
-    WaitCode.FAIR_SHARE: "a job of the repository ends, or the others have got their machines",
-    WaitCode.QUOTA: "a machine under the quota ends, or the provider raises the quota",
-    WaitCode.PAUSED: "an operator resumes what is paused",
-    WaitCode.CIRCUIT_OPEN: "the probe machine becomes ready, gets a job or fails",
-    WaitCode.NO_OFFERING: "the controller can read a provider of the SKU; it tries every minute",
-    WaitCode.NOT_PLANNED: "the controller plans, within seconds",
-}
 
 _BY_CODE: dict[str, Callable[[Fleet, Job, Wait], NextEvent]] = {
     WaitCode.RUNNER_IDLE: _runner_takes_it,

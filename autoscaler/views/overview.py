@@ -9,8 +9,7 @@ from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.views.jobs import JobView, undecided_jobs, view_of
 from autoscaler.views.next_event import NextEvent, next_event
-from autoscaler.views.starts import Starts
-from autoscaler.views.status import StatusView
+from autoscaler.views.status import Starts, StatusView
 from autoscaler.views.waits import Reasons
 
 

@@ -7,23 +7,15 @@ from dataclasses import dataclass
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs import Admission, Job, JobState
-from autoscaler.model.reasons.unmatched import Unmatched
-from autoscaler.model.reasons.waiting import WaitCode, Waiting, WaitReason
+from autoscaler.model.reasons.entry import Code
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import Reason, Waiting, WaitReason
 from autoscaler.planner.waiting import not_assigned
 
 Reasons = Mapping[DemandClass, Sequence[Waiting]]
 """`Plan.waiting`."""
 
-_NOT_PLANNED = (WaitReason(WaitCode.NOT_PLANNED, "not planned yet"),)
-
-
-@dataclass(frozen=True, slots=True)
-class UnmatchedReason:
-    """Why no SKU serves a job, in the form of a `WaitReason`. It does not end by itself: `until` is None."""
-
-    code: Unmatched
-    message: str
-    until: None = None
+_NOT_PLANNED = (WaitReason(WaitCode.NOT_PLANNED),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +30,11 @@ class Wait:
     place: int
     line: int
     turn: int
-    reasons: tuple[WaitReason | UnmatchedReason, ...]
+    reasons: tuple[Reason, ...]
     blocked: bool
 
     @property
-    def code(self) -> WaitCode | Unmatched:
+    def code(self) -> Code:
         """Return the code of the first reason."""
         return self.reasons[0].code
 
@@ -64,24 +56,6 @@ def wait_of(fleet: Fleet, reasons: Reasons, job: Job) -> Wait | None:
         # The class may have several repositories.
         found = (not_assigned(demand, (job.repository,), refused=not job.passed_over),)
     return Wait(0, 0, 0, found, blocked=True)
-
-
-_ON_HOLD = " is on hold: "
-"""Between what is on hold and why, in the messages of `planner.waiting`."""
-
-
-def in_short(reasons: Sequence[WaitReason | UnmatchedReason]) -> str:
-    """Return all reasons as one line. What is on hold for the same reason is named together."""
-    held: dict[str, list[str]] = {}
-    for reason in reasons:
-        what, on_hold, why = reason.message.partition(_ON_HOLD)
-        held.setdefault(why if on_hold else reason.message, []).append(what if on_hold else "")
-    return "; ".join(
-        f"{' and '.join(dict.fromkeys(what))} {'are' if len(what) > 1 else 'is'} on hold: {why}"
-        if any(what)
-        else why
-        for why, what in held.items()
-    )
 
 
 def undecided_by(fleet: Fleet, job: Job) -> WaitCode | None:

@@ -11,7 +11,8 @@ from autoscaler.ledger.failure_counts import BACKOFFS
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState
-from autoscaler.model.reasons.waiting import WaitCode, WaitReason
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import WaitReason
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.admission import set_quota
 from tests.cluster.conftest import GPU, Place, until

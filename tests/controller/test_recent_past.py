@@ -10,7 +10,7 @@ from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.views.grid import Commit
-from autoscaler.views.starts import Starts
+from autoscaler.views.status import Starts
 from tests.controller.agents import launched, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time

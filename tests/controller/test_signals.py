@@ -14,7 +14,7 @@ from autoscaler.model.identifiers import JobId
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import TerminationReason
-from autoscaler.model.reasons.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 from tests.controller.agents import launched, queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time

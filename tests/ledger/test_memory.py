@@ -14,7 +14,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
-from autoscaler.model.reasons.unmatched import Unmatched
+from autoscaler.model.reasons.table import Unmatched
 from tests.ledger.builders import GPU, GPU_CLASS, START, WHY, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku
 

@@ -12,8 +12,8 @@ from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Launch
+from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.reasons.waiting import WaitCode
 from tests.ledger.builders import GPU_CLASS, World
 from tests.ledger.test_holds import held_jobs, leaves_idle, serves_the_repository
 from tests.planner.fleets import catalogue, sku

@@ -22,9 +22,8 @@ from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.reasons.table import Unmatched, WaitCode
 from autoscaler.model.runners import RunnerState
-from autoscaler.model.reasons.unmatched import Unmatched
-from autoscaler.model.reasons.waiting import WaitCode
 from autoscaler.observability.labels import OTHER, BoundedLabel
 from autoscaler.observability.metrics import MOST_NODES, PrometheusTelemetry
 

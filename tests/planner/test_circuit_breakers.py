@@ -13,7 +13,7 @@ from autoscaler.model.identifiers import MachineId, ProviderName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.plan import Launch
-from autoscaler.model.reasons.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 from autoscaler.planner.circuit_breakers import CircuitBreakers
 from tests.ledger.builders import GPU, GPU_CLASS, World, failure
 from tests.planner.fleets import EAST, apply_plan, catalogue, sku

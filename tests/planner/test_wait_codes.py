@@ -15,7 +15,8 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.jobs import Admission
-from autoscaler.model.reasons.waiting import WaitCode, WaitReason
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import WaitReason
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import EAST, catalogue, offering, sku
 

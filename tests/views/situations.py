@@ -14,8 +14,7 @@ from autoscaler.model.catalogue import Catalogue, Limits
 from autoscaler.model.identifiers import Instant, JobId, Seconds, SkuName
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.operators import OperatorName
-from autoscaler.model.reasons.unmatched import Unmatched
-from autoscaler.model.reasons.waiting import WaitCode
+from autoscaler.model.reasons.table import Unmatched, WaitCode
 from autoscaler.simulator.world.schedule import REPOSITORY, Fault, JobArrival, Schedule
 from autoscaler.simulator.world.setting import Setting
 from autoscaler.simulator.world.virtual_time import EPOCH, run, unowned

@@ -16,9 +16,8 @@ from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.reasons.table import Unmatched, WaitCode
 from autoscaler.model.runners import RunnerState
-from autoscaler.model.reasons.unmatched import Unmatched
-from autoscaler.model.reasons.waiting import WaitCode
 
 
 @dataclass(frozen=True, slots=True)

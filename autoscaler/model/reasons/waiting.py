@@ -1,106 +1,57 @@
-"""Why jobs wait: a code for metrics, logs and runbooks, and a message for operators."""
+"""Why jobs wait, in fields. The sentence for people comes from the table."""
 
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.reasons.entry import Code
+from autoscaler.model.reasons.table import ON_HOLD, WaitCode
+from autoscaler.model.wording import counted
 
-
-class WaitCode(StrEnum):
-    """Why a job waits.
-
-    A machine or a runner is on its way:
-
-    runner_idle           a runner for the job registers or is idle; GitHub assigns the job
-    machine_ready         a machine is ready; its runner is about to register
-    machine_booting       a machine is launching or booting
-    launch_planned        a machine is about to be requested
-    not_planned           the next plan decides
-
-    A limit of fleet.yaml or of the account:
-
-    max_machines          `max_machines` of the SKU
-    fleet_machines        `limits.machines`
-    fleet_dollars         `limits.dollars_per_hour`
-    fair_share            the repository uses its `fair_share` of the SKU
-    quota                 a quota of the provider is used up
-    launch_rate           the provider's launch rate is used up for a moment
-    registration_rate     `github.registrations` allows no further runner yet
-
-    An operator decides:
-
-    paused                an operator paused or drained the SKU, its provider or the fleet
-
-    A failure. The first eight are the values of `FailureClass`, by which a launch option, offering, zone or
-    scope is on hold:
-
-    capacity, configuration, unsupported, throttled, boot_deadline, health_check, unknown, and `quota` above
-    circuit_open          the SKU's or the launch option's circuit breaker is open
-    no_offering           no provider of the SKU was read yet
-    registration_on_hold  GitHub refuses registrations in the scope
-
-    GitHub decides:
-
-    job_unconfirmed       the controller asks GitHub for the job's current state
-    not_assigned          GitHub did not assign the job to runners with its labels
-    run_unknown, fork_not_allowed, public_repository_not_allowed, branch_not_allowed
-                          the values of `Admission`
-    """
-
-    RUNNER_IDLE = "runner_idle"
-    MACHINE_READY = "machine_ready"
-    MACHINE_BOOTING = "machine_booting"
-    LAUNCH_PLANNED = "launch_planned"
-    NOT_PLANNED = "not_planned"
-    MAX_MACHINES = "max_machines"
-    FLEET_MACHINES = "fleet_machines"
-    FLEET_DOLLARS = "fleet_dollars"
-    FAIR_SHARE = "fair_share"
-    QUOTA = "quota"
-    LAUNCH_RATE = "launch_rate"
-    REGISTRATION_RATE = "registration_rate"
-    PAUSED = "paused"
-    CAPACITY = "capacity"
-    CONFIGURATION = "configuration"
-    UNSUPPORTED = "unsupported"
-    THROTTLED = "throttled"
-    BOOT_DEADLINE = "boot_deadline"
-    HEALTH_CHECK = "health_check"
-    UNKNOWN = "unknown"
-    CIRCUIT_OPEN = "circuit_open"
-    NO_OFFERING = "no_offering"
-    REGISTRATION_ON_HOLD = "registration_on_hold"
-    JOB_UNCONFIRMED = "job_unconfirmed"
-    NOT_ASSIGNED = "not_assigned"
-    RUN_UNKNOWN = "run_unknown"
-    FORK_NOT_ALLOWED = "fork_not_allowed"
-    PUBLIC_REPOSITORY_NOT_ALLOWED = "public_repository_not_allowed"
-    BRANCH_NOT_ALLOWED = "branch_not_allowed"
-
-
-GITHUB_DECIDES = frozenset(
-    {
-        WaitCode.JOB_UNCONFIRMED,
-        WaitCode.NOT_ASSIGNED,
-        WaitCode.RUN_UNKNOWN,
-        WaitCode.FORK_NOT_ALLOWED,
-        WaitCode.PUBLIC_REPOSITORY_NOT_ALLOWED,
-        WaitCode.BRANCH_NOT_ALLOWED,
-    }
-)
-"""The last of these codes: each concerns a job that stands in no line yet."""
+MAX_NAMED_REPOSITORIES = 3
+"""Maximum number of repositories that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
-class WaitReason:
-    """One reason why a job waits, or why a launch option is not used.
+class Reason:
+    """One reason with a code.
 
-    `until` is when the reason ends by itself (a hold is over), or None if no time is known.
+    `about` are the offerings, SKUs, scopes or repositories that it concerns. `words` are those of the provider,
+    of GitHub or of the operator. `until` is when the reason ends by itself (a hold is over), or None if no time
+    is known. `count` is the limit that is reached, or how often something failed. `where` is what to look at: a
+    runner group, a SKU, or the target of `autoscaler resume`.
     """
 
-    code: WaitCode
-    message: str
+    code: Code
+    about: tuple[str, ...] = ()
+    words: str = ""
     until: Instant | None = None
+    count: float = 0
+    where: str = ""
+    variant: str = ""
+
+    @property
+    def message(self) -> str:
+        """Return the reason as a sentence for operators."""
+        more = ", ..." if len(self.about) > MAX_NAMED_REPOSITORIES else ""
+        return self.code.entry.text(self.variant).format(
+            about=" and ".join(self.about),
+            are="are" if len(self.about) > 1 else "is",
+            names=", ".join(self.about[:MAX_NAMED_REPOSITORIES]) + more,
+            labels=", ".join(self.about),
+            words=self.words,
+            where=self.where,
+            count=self.count,
+            machines=counted(int(self.count), "machine"),
+            probe="a probe follows" if self.until is not None else "a probe is under way",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReason(Reason):
+    """One reason why a job waits, or why a launch option is not used."""
+
+    code: WaitCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +75,15 @@ class Waiting:
     def message(self) -> str:
         """Return all reasons as one line."""
         return "; ".join(reason.message for reason in self.reasons)
+
+
+def in_short(reasons: Iterable[Reason]) -> str:
+    """Return all reasons as one line. What is on hold for the same reason is named together."""
+    found: dict[tuple[str, ...], Reason] = {}
+    for reason in reasons:
+        held = reason.code.entry.text(reason.variant) == ON_HOLD
+        key = (ON_HOLD, reason.words) if held else (reason.message,)
+        known = found.get(key)
+        about = dict.fromkeys((*known.about, *reason.about)) if known is not None else reason.about
+        found[key] = replace(known or reason, about=tuple(about))
+    return "; ".join(reason.message for reason in found.values())
