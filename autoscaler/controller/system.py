@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autoscaler.model.identifiers import Instant, LaunchRequestId, MachineId, Seconds
+from autoscaler.views.times import duration
 
 _FOLLOWED: Seconds = 1.0
 """A difference to the wall clock up to this one is followed at once: the host's clock is being adjusted."""
@@ -20,13 +21,21 @@ BELIEVED_AFTER: Seconds = 300.0
 _CATCHES_UP = 0.5
 """How fast time passes while the wall clock is behind."""
 
+MAX_SET_BACK: Seconds = 3600.0
+"""A wall clock that stays behind by more than this is right: it was ahead, and would be reached too late."""
+
+
+class ClockSetBackError(Exception):
+    """The host's clock was set back so far that only a new process can use its time."""
+
 
 @dataclass(slots=True)
 class SystemClock:
     """The system's clock, which never goes back, optionally `scale` times as fast since `epoch`.
 
     Time passes as the monotonic clock says. If the wall clock is set back, time passes at half its speed
-    until both agree; a wall clock that is ahead for a short time changes nothing.
+    until both agree; a wall clock that is ahead for a short time changes nothing. `stop_if_set_back` bounds
+    the difference.
 
     Processes given the same `epoch` (Unix seconds) and `scale` agree on the time. `unscaled` and `monotonic`
     are the host's clocks, in seconds.
@@ -73,6 +82,22 @@ class SystemClock:
         if speed != self._speed or now != follows:
             self._from, self._from_at, self._speed = now, at, speed
         return now
+
+    async def stop_if_set_back(self) -> None:
+        """Watch the wall clock until it is set back by more than an hour, for five to ten minutes.
+
+        A controller that starts again corrects the moments in its store. Raises ClockSetBackError.
+        """
+        behind = False
+        while True:
+            await asyncio.sleep(BELIEVED_AFTER)
+            ahead = (self.now() - self.wall()) / self.scale
+            was_behind, behind = behind, ahead > MAX_SET_BACK
+            if was_behind and behind:
+                raise ClockSetBackError(
+                    f"the host's clock was set back by {duration(ahead)}: start the controller again, "
+                    "so that it continues with the host's time"
+                )
 
     async def sleep(self, seconds: Seconds) -> None:
         """Sleep for `seconds` of this clock's time."""

@@ -24,10 +24,10 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, MachineId, SkuName
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.jobs.runners import IDLE_STATES, RunnerState
+from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.reasons.waiting import WaitReason
-from autoscaler.model.runners import IDLE_STATES, RunnerState
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ explain than a queue of two.
 from collections.abc import Collection
 
 from autoscaler.model.cooldowns import Cooldown, active_cooldown, registration_key
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
+from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.reasons.waiting import Waiting, WaitReason
 from autoscaler.planner.matching import Matching, SupplyKind

@@ -4,9 +4,9 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.jobs import Admission, Job, JobState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import Admission, Job, JobState
 from autoscaler.model.reasons.entry import Code
 from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.reasons.waiting import Reason, Waiting, WaitReason

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.controller.provider_opener import LISTED_TOGETHER
+from autoscaler.controller.machines.opening import LISTED_TOGETHER
 from autoscaler.model.identifiers import Seconds
 from autoscaler.simulator.world.clock import HostClock
 from autoscaler.simulator.world.crash_point import CrashPoint
@@ -30,7 +30,7 @@ class BrokenClock(HostClock):
 async def test_an_error_while_providers_are_opened_ends_the_process() -> None:
     world = SimulatedWorld(SETTING, Schedule(0, (), (), lists=False))
     clock = BrokenClock(world.fault_schedule)
-    ports = replace(world.ports(), clock=clock, pacing=clock, background=clock)
+    ports = replace(world.ports(clock), clock=clock, pacing=clock, background=clock)
     process = ControllerProcess(ports, world.settings, CrashPoint())
     process.start()
     assert process.running is not None

@@ -1,11 +1,13 @@
 """The clock of the system, which the laboratory lets run faster."""
 
+import asyncio
 import time
 from random import Random
 
 import pytest
 
-from autoscaler.controller.system import SystemClock
+from autoscaler.controller.system import BELIEVED_AFTER, ClockSetBackError, SystemClock
+from autoscaler.simulator.world.virtual_time import run
 
 
 @pytest.mark.parametrize("scale", [1.0, 60.0])
@@ -76,3 +78,56 @@ def test_time_never_goes_back_and_never_stands_still(seed: int) -> None:
         host.wall += random.choice([0.0, 0.5, -0.5, 600.0, -600.0, random.uniform(-1e5, 1e5)])
         seconds = random.randrange(2, 400)
         assert host.pass_time(seconds) >= 0.4 * seconds
+
+
+def watched(*changes: tuple[float, float], scale: float = 1.0) -> float | None:
+    """Set the wall clock to be off by the second number at the first, each in seconds.
+
+    Return when the watch asks for a new process, or None if it has not after a day.
+    """
+
+    async def story() -> float | None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        def wall() -> float:
+            up = loop.time() - began
+            return 1.8e9 + up + sum(([by for at, by in changes if at <= up] or [0.0])[-1:])
+
+        clock = SystemClock(scale, 1.8e9, wall, loop.time)
+        clock.now()
+        try:
+            await asyncio.wait_for(clock.stop_if_set_back(), 86_400.0)
+        except TimeoutError:
+            return None
+        except ClockSetBackError:
+            pass
+        return loop.time() - began
+
+    return run(story())
+
+
+@pytest.mark.parametrize("scale", [1.0, 60.0])
+@pytest.mark.parametrize("by", [7200.0, 86_400.0, 5 * 365 * 86_400.0])
+def test_a_clock_that_was_set_back_by_hours_needs_a_new_process(by: float, scale: float) -> None:
+    """A clock that ran ahead for so long that it was believed would else be reached after years."""
+    ahead, back = watched((50.0, by), (3600.0, 0.0), scale=scale), watched((50.0, -by), scale=scale)
+    assert ahead is not None
+    assert 3600.0 <= ahead <= 3600.0 + 2 * BELIEVED_AFTER
+    assert back is not None
+    assert back <= 50.0 + 2 * BELIEVED_AFTER
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [(1000.0, -3000.0)],  # reached after 6000 s
+        [(1000.0, -86_400.0), (1250.0, 0.0)],  # wrong for a moment
+        [(1000.0, 5e8), (1250.0, 0.0)],  # ahead for a moment: not believed
+        [(1000.0, 5e8)],  # the host was suspended
+    ],
+)
+def test_no_other_change_of_the_wall_clock_needs_a_new_process(
+    changes: list[tuple[float, float]],
+) -> None:
+    assert watched(*changes) is None

@@ -48,7 +48,7 @@ def variants() -> Iterator[str]:
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.keyword) and node.arg == "variant":
                     value = node.value
-                    yield from [value.value] if isinstance(value, ast.Constant) else []
+                    yield from [str(value.value)] if isinstance(value, ast.Constant) else []
 
 
 def test_the_variants_that_the_code_names_exist() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autoscaler.model.catalogue import Access, Catalogue, Scope
-from autoscaler.model.demand import classify
+from autoscaler.model.jobs.demand import classify
 from autoscaler.model.reasons.table import Unmatched
 from autoscaler.model.reasons.unmatched import close_label, nearest_sku, why_unmatched
 from tests.planner.fleets import catalogue, sku

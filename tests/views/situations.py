@@ -12,9 +12,10 @@ from autoscaler.controller.composition import Controller
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import Catalogue, Limits
 from autoscaler.model.identifiers import Instant, JobId, Seconds, SkuName
-from autoscaler.model.launch_requests import LaunchRequest
+from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.operators import OperatorName
-from autoscaler.model.reasons.table import Unmatched, WaitCode
+from autoscaler.model.reasons.entry import Code
+from autoscaler.model.reasons.table import WaitCode
 from autoscaler.simulator.world.schedule import REPOSITORY, Fault, JobArrival, Schedule
 from autoscaler.simulator.world.setting import Setting
 from autoscaler.simulator.world.virtual_time import EPOCH, run, unowned
@@ -73,7 +74,7 @@ class Situation:
         assert found is not None
         return found
 
-    def code(self, number: int = 1) -> WaitCode | Unmatched | None:
+    def code(self, number: int = 1) -> Code | None:
         """Return why a job waits, or None if it does not."""
         view = self.explained(number).job
         assert view is not None

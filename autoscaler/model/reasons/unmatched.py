@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from autoscaler.model.catalogue import Catalogue
-from autoscaler.model.demand import fits, normalise_labels, scope_of, serves
 from autoscaler.model.identifiers import SkuName
-from autoscaler.model.labels import covers
+from autoscaler.model.jobs.demand import fits, normalise_labels, scope_of, serves
+from autoscaler.model.jobs.labels import covers
 from autoscaler.model.reasons.table import Unmatched
 
 SELF_HOSTED = "self-hosted"

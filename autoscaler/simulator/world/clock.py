@@ -20,6 +20,7 @@ class HostClock:
             return EPOCH + loop.time() + (jump.target if jump is not None else 0.0)
 
         self._clock = SystemClock(unscaled=wall, monotonic=loop.time)
+        self.stop_if_set_back = self._clock.stop_if_set_back
 
     def now(self) -> Instant:
         """Return the Unix seconds of this host."""

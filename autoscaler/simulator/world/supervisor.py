@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.controller.system import ClockSetBackError
 from autoscaler.model.identifiers import InstallationId, Seconds
 from autoscaler.model.installations import Installations
 from autoscaler.simulator.world.crash_point import CrashPoint
@@ -114,11 +115,11 @@ class Supervisor:
             error = running.exception()
             errors += [error] if error is not None else []
         for error in errors:
-            if not _is_store_failure(error):
+            if not _is_expected(error):
                 self._failed(f"the controller failed: {type(error).__name__}: {error}")
 
 
-def _is_store_failure(error: BaseException) -> bool:
+def _is_expected(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return all(_is_store_failure(one) for one in error.exceptions)
-    return isinstance(error, StoreError)
+        return all(_is_expected(one) for one in error.exceptions)
+    return isinstance(error, StoreError | ClockSetBackError)

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from autoscaler.controller.composition import Ports, Settings
 from autoscaler.controller.ports.clock import Clock
@@ -17,9 +18,9 @@ from autoscaler.model.identifiers import (
     ProviderName,
     Seconds,
 )
-from autoscaler.model.interruptions import RerunState
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.machines import REPORTED_FROM_ATTEMPT
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.machines.interruptions import RerunState
+from autoscaler.model.machines.machine import REPORTED_FROM_ATTEMPT
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.clock import BusyClock, HostClock
 from autoscaler.simulator.world.cluster.control_plane import OF_CLUSTERS
@@ -217,16 +218,17 @@ class SimulatedWorld:
             provider.crash_point = self.notices[name].crash_point = crash_point
         for cluster in self.clusters.values():
             cluster.crash_point = crash_point
-        return ControllerProcess(self.ports(), self.settings, crash_point)
+        host = HostClock(self.fault_schedule)
+        watched = replace(self.settings, process_tasks=(host.stop_if_set_back,))
+        return ControllerProcess(self.ports(host), watched, crash_point)
 
     @property
     def settings(self) -> Settings:
         """A controller's settings."""
         return settings(self._setting.catalogue, parse, self._setting.pace)
 
-    def ports(self) -> Ports:
+    def ports(self, host: HostClock) -> Ports:
         """Return the ports of one process, which has its own clocks."""
-        host = HostClock(self.fault_schedule)
         return Ports(
             clock=host,
             pacing=host,
