@@ -177,8 +177,8 @@ class WatchedTelemetry(PrometheusTelemetry):
         for bucket, at in tuple(self._budgets.items()):
             if now - at >= BUDGET_RESETS_AFTER:
                 del self._budgets[bucket]
-                self._calls.github_remaining.remove(*bucket)
-                self._calls.github_limit.remove(*bucket)
+                self._gauges["github_rate_limit_remaining"].remove(*bucket)
+                self._gauges["github_rate_limit"].remove(*bucket)
 
     def _note(self, code: FaultCode, *labels: str) -> None:
         """Remember that something happened that is a fault if it happened often enough."""
@@ -210,7 +210,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         within = duration(code.entry.threshold.within)
         for _, (sku, check, image) in self._recently(code):
             yield Trouble.of(code, sku=sku, check=check, image=image, within=within)
-        opened = {sku for (sku,), is_open in _values(self._series.circuit_open) if is_open}
+        opened = {sku for (sku,), is_open in _values(self._gauges["sku_circuit_open"]) if is_open}
         for _, (sku,) in self._recently(FaultCode.RUNNER_VERSION_REFUSED):
             if sku in opened:
                 yield Trouble.of(FaultCode.RUNNER_VERSION_REFUSED, sku=sku)
@@ -220,7 +220,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         for sku, reasons in outside.items():
             yield Trouble.of(FaultCode.JOB_OUTSIDE_ACCESS, sku=sku, reasons=", ".join(reasons))
         code = FaultCode.RUNNER_VERSION_EXPIRES
-        for (sku,), at in _values(self._series.runner_deadline):
+        for (sku,), at in _values(self._gauges["runner_version_deadline_timestamp_seconds"]):
             if at - now < code.entry.threshold.above:
                 variant = "" if at > now else "over"
                 version, time = self._versions[sku], duration(abs(at - now))
@@ -230,8 +230,8 @@ class WatchedTelemetry(PrometheusTelemetry):
             yield Trouble.of(FaultCode.LEAK_SUSPECTED, time=time, excess=self._excess)
 
     def _of_github(self) -> Iterator[Trouble]:
-        limits, code = dict(_values(self._calls.github_limit)), FaultCode.GITHUB_BUDGET_LOW
-        for bucket, remaining in _values(self._calls.github_remaining):
+        limits, code = dict(_values(self._gauges["github_rate_limit"])), FaultCode.GITHUB_BUDGET_LOW
+        for bucket, remaining in _values(self._gauges["github_rate_limit_remaining"]):
             limit = limits.get(bucket, 0.0) if bucket in self._budgets else 0.0
             if remaining < code.entry.threshold.share * limit:
                 app, account, resource = bucket
@@ -243,20 +243,20 @@ class WatchedTelemetry(PrometheusTelemetry):
                     resource=resource,
                 )
         code = FaultCode.GITHUB_LISTS_STALE
-        for (account,), seconds in _values(self._calls.github_staleness):
+        for (account,), seconds in _values(self._gauges["github_staleness_seconds"]):
             if seconds > code.entry.threshold.above:
                 yield Trouble.of(code, account, time=duration(seconds))
-        for (account, group, reason), wide in _values(self._calls.group_too_wide):
+        for (account, group, reason), wide in _values(self._gauges["runner_group_too_wide"]):
             if wide:
                 about, why = f"{account}/{group}", reason.replace("_", " ")
                 yield Trouble.of(FaultCode.RUNNER_GROUP_TOO_WIDE, about, reason=why)
 
     def _of_loop(self) -> Iterator[Trouble]:
-        for _, ahead in _values(self._calls.github_clock):
+        for _, ahead in _values(self._gauges["github_clock_ahead_seconds"]):
             if abs(ahead) > FaultCode.CLOCK_SKEWED.entry.threshold.above:
                 side, time = "ahead of" if ahead > 0 else "behind", duration(abs(ahead))
                 yield Trouble.of(FaultCode.CLOCK_SKEWED, time=time, side=side)
-        for _, lag in _values(self._calls.event_loop_lag):
+        for _, lag in _values(self._gauges["event_loop_lag_max_seconds"]):
             if lag > FaultCode.CONTROLLER_SLOW.entry.threshold.above:
                 yield Trouble.of(FaultCode.CONTROLLER_SLOW, lag=lag)
         now = self._now()
