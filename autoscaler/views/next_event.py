@@ -18,6 +18,7 @@ from autoscaler.model.jobs.runners import (
     RunnerState,
 )
 from autoscaler.model.machines.machine import BOOTING_STATES, Machine, MachineState
+from autoscaler.model.reasons.entry import Code
 from autoscaler.model.reasons.table import WaitCode
 from autoscaler.planner.registration import boot_seconds
 from autoscaler.views.waits import Wait
@@ -42,6 +43,8 @@ class NextEvent:
 
 def next_event(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     """Return what ends the wait of a job, or changes its reason."""
+    if (time := _TIMES.get(wait.code)) is not None:
+        return NextEvent(wait.code.entry.next_event, time(fleet, job, wait))
     return _BY_CODE.get(wait.code, _when_the_reason_ends)(fleet, job, wait)
 
 
@@ -106,10 +109,6 @@ def _machine_registers(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     return NextEvent(wait.code.entry.next_event, at, is_estimate=True)
 
 
-def _registration_is_tried(_fleet: Fleet, _job: Job, wait: Wait) -> NextEvent:
-    return NextEvent(wait.code.entry.next_event, wait.reasons[0].until)
-
-
 def _machine_becomes_ready(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     expected = nsmallest(
         wait.turn,
@@ -142,14 +141,6 @@ def _waits_for(machine: Machine) -> str:
     return f" (it waits: {stage})" if stage and machine.work.last_seen is None else ""
 
 
-def _launch_is_sent(fleet: Fleet, _job: Job, wait: Wait) -> NextEvent:
-    return NextEvent(wait.code.entry.next_event, fleet.now)
-
-
-def _github_is_asked(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
-    return NextEvent(wait.code.entry.next_event, fleet.reads.get(job.id, fleet.now))
-
-
 def _another_machine_is_tried(_fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     if not job.passed_over:
         return NextEvent(
@@ -158,14 +149,13 @@ def _another_machine_is_tried(_fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     return NextEvent(wait.code.entry.next_event, job.probe_at)
 
 
-def _run_is_read(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
+def _run_read_at(fleet: Fleet, job: Job, _wait: Wait) -> Instant:
     question = fleet.run_questions.get(job.run_id) if job.run_id is not None else None
-    at = question.due if question is not None else fleet.now
-    return NextEvent(wait.code.entry.next_event, at)
+    return question.due if question is not None else fleet.now
 
 
-def _github_gives_up(_fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
-    return NextEvent(wait.code.entry.next_event, job.expires_at)
+def _expires_at(_fleet: Fleet, job: Job, _wait: Wait) -> Instant | None:
+    return job.expires_at
 
 
 def _registration_is_allowed(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
@@ -200,17 +190,21 @@ def _is_idle(runner: Runner) -> bool:
     return runner.state in IDLE_STATES and not runner.passed_over
 
 
-_BY_CODE: dict[str, Callable[[Fleet, Job, Wait], NextEvent]] = {
+_BY_CODE: dict[Code, Callable[[Fleet, Job, Wait], NextEvent]] = {
     WaitCode.RUNNER_IDLE: _runner_takes_it,
     WaitCode.MACHINE_READY: _machine_registers,
     WaitCode.MACHINE_BOOTING: _machine_becomes_ready,
-    WaitCode.LAUNCH_PLANNED: _launch_is_sent,
     WaitCode.REGISTRATION_RATE: _registration_is_allowed,
-    WaitCode.REGISTRATION_ON_HOLD: _registration_is_tried,
-    WaitCode.JOB_UNCONFIRMED: _github_is_asked,
     WaitCode.NOT_ASSIGNED: _another_machine_is_tried,
-    WaitCode.RUN_UNKNOWN: _run_is_read,
-    WaitCode.FORK_NOT_ALLOWED: _github_gives_up,
-    WaitCode.PUBLIC_REPOSITORY_NOT_ALLOWED: _github_gives_up,
-    WaitCode.BRANCH_NOT_ALLOWED: _github_gives_up,
 }
+
+_TIMES: dict[Code, Callable[[Fleet, Job, Wait], Instant | None]] = {
+    WaitCode.LAUNCH_PLANNED: lambda fleet, _job, _wait: fleet.now,
+    WaitCode.REGISTRATION_ON_HOLD: lambda _fleet, _job, wait: wait.reasons[0].until,
+    WaitCode.JOB_UNCONFIRMED: lambda fleet, job, _wait: fleet.reads.get(job.id, fleet.now),
+    WaitCode.RUN_UNKNOWN: _run_read_at,
+    WaitCode.FORK_NOT_ALLOWED: _expires_at,
+    WaitCode.PUBLIC_REPOSITORY_NOT_ALLOWED: _expires_at,
+    WaitCode.BRANCH_NOT_ALLOWED: _expires_at,
+}
+"""When the next event of the table comes."""

@@ -14,13 +14,12 @@ from autoscaler.views import grid, jobs, machines
 from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (
     Explanation,
-    OptionView,
     explain_job,
     explain_labels,
-    offerings_of,
 )
 from autoscaler.views.jobs import unmatched_jobs
 from autoscaler.views.machines import MachineView
+from autoscaler.views.offerings import OptionView, offerings_of
 from autoscaler.views.overview import Overview, Sample, oldest_jobs
 from autoscaler.views.past import Past
 from autoscaler.views.status import Counts, Starts, StatusView, status

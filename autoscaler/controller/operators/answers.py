@@ -20,14 +20,13 @@ from autoscaler.views import grid, jobs, machines
 from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (
     Explanation,
-    OptionView,
     explain_job,
     explain_labels,
-    offerings_of,
 )
 from autoscaler.views.grid import Grid, RepositoryView
 from autoscaler.views.jobs import JobView, unmatched_jobs
 from autoscaler.views.machines import MachineView
+from autoscaler.views.offerings import OptionView, offerings_of
 from autoscaler.views.overview import Overview, oldest_jobs
 from autoscaler.views.past import Past, past_of, waited_until
 from autoscaler.views.status import Counts, StatusView, status
