@@ -11,6 +11,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import MachineState
+from autoscaler.model.wording import in_words
 from autoscaler.views.cost import CostView
 from autoscaler.views.explanation import Explanation
 from autoscaler.views.grid import Grid, RepositoryView
@@ -21,7 +22,6 @@ from autoscaler.views.overview import Overview
 from autoscaler.views.past import Past
 from autoscaler.views.status import SkuView, StatusView, total
 from autoscaler.views.timeline import job_stages, machine_stages
-from autoscaler.views.times import in_words
 
 
 @dataclass(frozen=True, slots=True)

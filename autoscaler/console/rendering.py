@@ -12,8 +12,7 @@ from markupsafe import Markup
 from autoscaler.console.links import GitHubPages
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.reasons.waiting import in_short
-from autoscaler.model.wording import sentence
-from autoscaler.views.times import duration, moment
+from autoscaler.model.wording import duration, moment, sentence
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,9 @@ from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines.machine import ExitReason, MachineState
 from autoscaler.model.reasons.faults import Trouble
 from autoscaler.model.reasons.table import FaultCode
-from autoscaler.model.wording import counted
+from autoscaler.model.wording import counted, duration
 from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.views.cost import Spent
-from autoscaler.views.times import duration
 
 BUDGET_RESETS_AFTER: Seconds = 3600.0
 WRITES_STEP: Seconds = 30.0

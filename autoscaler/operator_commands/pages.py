@@ -4,10 +4,9 @@ from typing import Any
 
 import typer
 
-from autoscaler.model.wording import counted, sentence
+from autoscaler.model.wording import counted, duration, moment, sentence
 from autoscaler.operator_commands.past import print_past
 from autoscaler.operator_commands.tables import plain, print_table
-from autoscaler.views.times import duration, moment
 
 Answer = dict[str, Any]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import typer
 
+from autoscaler.model.wording import duration, moment
 from autoscaler.operator_commands.tables import print_table
-from autoscaler.views.times import duration, moment
 
 Answer = dict[str, Any]
 

@@ -20,8 +20,7 @@ from autoscaler.model.reasons.faults import Trouble
 from autoscaler.model.reasons.table import CODES, FaultCode, WaitCode
 from autoscaler.model.reasons.waiting import Waiting, WaitReason, in_short
 from autoscaler.model.wait_objectives import WaitObjective, objective_of
-from autoscaler.model.wording import counted
-from autoscaler.views.times import duration, in_words
+from autoscaler.model.wording import counted, duration, in_words
 from autoscaler.views.waits import Reasons
 
 
