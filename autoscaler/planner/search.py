@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from autoscaler.model.catalogue import LaunchOption, Offering, Sku
 from autoscaler.model.cooldowns import (
@@ -60,13 +59,7 @@ class Search:
             )
             if throttled is not None:
                 # A token bucket refills in seconds, so waiting is better than a more expensive option.
-                self._add(
-                    WaitCode.THROTTLED,
-                    option.provider,
-                    words=throttled.reason,
-                    until=throttled.until,
-                    variant="provider",
-                )
+                self._add_hold(option.provider, throttled, WaitCode.THROTTLED, "provider")
                 return None
             for placement in self._placements(index, option):
                 if self.headroom.takes(placement):
@@ -75,10 +68,11 @@ class Search:
                     # As above; the machines that wait meanwhile share the next request.
                     self.headroom.short_of_tokens.add(option.provider)
                     until = self.headroom.next_request_at()
-                    self._add(WaitCode.LAUNCH_RATE, option.provider, until=until)
+                    about = (option.provider,)
+                    self._add(WaitReason(WaitCode.LAUNCH_RATE, about, until=until))
                     return None
         if not self.reasons:
-            self._add(WaitCode.NO_OFFERING)
+            self._add(WaitReason(WaitCode.NO_OFFERING))
         return None
 
     def _limit_reached(self) -> WaitReason | None:
@@ -100,7 +94,7 @@ class Search:
         if (
             blocked := self.headroom.circuit_breakers.option_blocked(self.sku.name, index)
         ) is not None:
-            self._add_once(blocked)
+            self._add(blocked)
             return
         for capacity_type in option.capacity_types:
             offerings = tuple(
@@ -115,7 +109,7 @@ class Search:
         provider, kind, zone = offering.provider, offering.capacity_type, offering.zone
         name, quota = offering.key, offering.quota_key
         if offering.until is not None and self.fleet.now >= offering.until:
-            self._add(WaitCode.CAPACITY, name, variant="taken_back")
+            self._add(WaitReason(WaitCode.CAPACITY, (name,), variant="taken_back"))
             return False
         for key, what in (
             (capacity_type_key(provider, kind), f"{kind} at {provider}"),
@@ -131,11 +125,11 @@ class Search:
         if self.headroom.in_quota(quota) < offering.quota_units:
             configured = self.fleet.catalogue.limits.quotas.get(quota, 0)
             limit = self.fleet.quotas.get(quota, configured)
-            self._add(WaitCode.QUOTA, quota, count=limit, variant="used_up")
+            self._add(WaitReason(WaitCode.QUOTA, (quota,), count=limit, variant="used_up"))
             return False
         if offering.dollars_per_hour > self.headroom.dollars + ROUNDING:
             dollars = self.fleet.catalogue.limits.dollars_per_hour or 0.0
-            self._add(WaitCode.FLEET_DOLLARS, count=dollars)
+            self._add(WaitReason(WaitCode.FLEET_DOLLARS, count=dollars))
             return False
         return True
 
@@ -144,15 +138,16 @@ class Search:
         hold = launch_hold(self.fleet.operator_holds, target)
         if hold is not None:
             name = "the fleet" if target is WHOLE_FLEET else target.name
-            self._add(WaitCode.PAUSED, name, words=hold.reason, where=str(target))
+            reason = WaitReason(WaitCode.PAUSED, (name,), hold.reason, where=str(target))
+            self._add(reason)
         return hold is not None
 
-    def _add_hold(self, name: str, hold: Cooldown) -> None:
-        self._add(WaitCode(hold.failure.value), name, words=hold.reason, until=hold.until)
+    def _add_hold(
+        self, name: str, hold: Cooldown, code: WaitCode | None = None, variant: str = ""
+    ) -> None:
+        code = code or WaitCode(hold.failure.value)
+        self._add(WaitReason(code, (name,), hold.reason, hold.until, variant=variant))
 
-    def _add(self, code: WaitCode, *about: str, **fields: Any) -> None:
-        self._add_once(WaitReason(code, about, **fields))
-
-    def _add_once(self, reason: WaitReason) -> None:
+    def _add(self, reason: WaitReason) -> None:
         if reason not in self.reasons:
             self.reasons.append(reason)
