@@ -18,7 +18,7 @@ from autoscaler.operator_commands.usage import PlainGroup
 
 if TYPE_CHECKING:
     from autoscaler.config import Configuration, Problem
-    from autoscaler.config.runner_keys import Hardware, ImportOptions
+    from autoscaler.config.importing.runner_keys import Hardware, ImportOptions
     from autoscaler.model.catalogue import OperatingSystem
 
 USAGE_ERROR = 2
@@ -155,7 +155,7 @@ def import_(
 
     Reports on stderr every key that it does not convert, with the reason.
     """
-    from autoscaler.config.runner_keys import ImportOptions
+    from autoscaler.config.importing.runner_keys import ImportOptions
     from autoscaler.model.catalogue import OperatingSystem
 
     given = {OperatingSystem.LINUX: linux_ami, OperatingSystem.WINDOWS: windows_ami}
@@ -224,7 +224,7 @@ def main() -> None:
 
 def _ask_providers(configuration: "Configuration") -> tuple[str, ...]:
     """Print the problems that the providers report. Return the other answers. Raises Exit for an error."""
-    from autoscaler.app.online import check_online
+    from autoscaler.app.preflight import check_online
 
     answers = check_online(configuration)
     _report(answers.problems)
@@ -240,7 +240,7 @@ def _import(
     from shutil import get_terminal_size
 
     from autoscaler.config import ConfigurationError
-    from autoscaler.config.importing import import_scale_config, report_lines
+    from autoscaler.config.importing.conversion import import_scale_config, report_lines
 
     try:
         text, imported = import_scale_config(file, options, _hardware_of, whole=whole)
@@ -268,7 +268,7 @@ def _price_of(instance_type: str, os: "OperatingSystem") -> float:
 
 def _hardware_of(instance_type: str, os: "OperatingSystem") -> "Hardware":
     """Return what is known of an instance type. Raises ValueError if it is unknown or has no price."""
-    from autoscaler.config.runner_keys import Hardware
+    from autoscaler.config.importing.runner_keys import Hardware
     from autoscaler.images.recipe_images import recipe_image
     from autoscaler.providers.ec2.instance_types import instance_type as find
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from autoscaler.app.host import new_event_loop
+from autoscaler.app.event_loop import new_event_loop
 from autoscaler.controller.reconciler import Pace
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
@@ -136,7 +136,7 @@ async def measure(names: list[str], rate: float, seconds: float) -> bool:
         async with fleet.at_work(Path(folder)) as process:
             webhook = WebhookEndpoint(
                 lambda body, header: verify_signature(body, header, [SECRET]),
-                fleet.intake.submit,
+                fleet.intake.accept,
                 fleet.clock,
                 fleet.telemetry,
             )

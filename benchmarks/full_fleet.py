@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autoscaler.app.collecting import keep_out_of_collections
+from autoscaler.app.event_loop import keep_out_of_collections
 from autoscaler.controller.composition import Controller, Ports
 from autoscaler.controller.intake.deliveries import Intake, Parse
 from autoscaler.controller.operators.answers import FleetAnswers

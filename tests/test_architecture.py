@@ -49,7 +49,7 @@ PLANTS = {
         "provider-folders", {"app/parts.py": "import autoscaler.providers.ec2.provider"}
     ),
     "fleet.yaml read by the server": Plant(
-        "configuration", {"server/answers.py": "import autoscaler.config.document"}
+        "configuration", {"server/answers.py": "import autoscaler.config.reading.document"}
     ),
     "a circle between two modules": Plant(
         "circles",

@@ -23,7 +23,7 @@ def webhook_endpoint(
     secrets = [one.get_secret_value() for one in config.read_webhook_secrets(configuration)]
     return WebhookEndpoint(
         lambda body, header: verify_signature(body, header, secrets),
-        intake.submit,
+        intake.accept,
         clock,
         telemetry,
     )

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 
 import structlog
@@ -11,12 +12,15 @@ import structlog
 from autoscaler import config
 from autoscaler.app.agent_file import build_agent
 from autoscaler.app.changes import Change
-from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.app.endpoints import console_endpoint, token_file, webhook_endpoint
-from autoscaler.app.host import file_limit, keep_agent_beside
+from autoscaler.app.event_loop import keep_out_of_collections, report_lag
+from autoscaler.app.process import (
+    Signals,
+    file_limit,
+    keep_agent_beside,
+    report_store_size,
+)
 from autoscaler.app.reloading import InUse, Reloading
-from autoscaler.app.signals import Signals
-from autoscaler.app.store_size import StoreSize
 from autoscaler.app.translation import (
     catalogue,
     github_settings,
@@ -36,7 +40,6 @@ from autoscaler.controller.ports.provider import Provider, ProviderContext, Prov
 from autoscaler.controller.ports.store import SavedState, StoreError
 from autoscaler.controller.ports.traces import TraceTelemetry
 from autoscaler.controller.reconciler import Pace
-from autoscaler.controller.reporting.loop_lag import LoopLag
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
@@ -144,7 +147,7 @@ class Parts:
 
     def _settings(self) -> Settings:
         file = self._in_use.configuration.sqlite_file()
-        sizes = [StoreSize(file, self._telemetry).run] if file is not None else []
+        sizes = [] if file is None else [partial(report_store_size, file, self._telemetry)]
         return Settings(
             catalogue=lambda installations, opened: catalogue(
                 self._in_use.configuration, installations, opened, self.providers
@@ -156,7 +159,7 @@ class Parts:
             pace=Pace(),
             refuse=log_refused_transition,
             process_tasks=(
-                LoopLag(self._telemetry).run,
+                partial(report_lag, self._telemetry),
                 self._clock.stop_if_set_back,
                 *sizes,
                 keep_out_of_collections,

@@ -68,4 +68,4 @@ def as_reloaded(in_use: config.Configuration, new: config.Configuration) -> conf
     changed = before.model_copy(
         update={"skus": skus, "limits": sent.limits, "github": github, "providers": providers}
     )
-    return config.Configuration(in_use.path, changed, new.warnings, new.document)
+    return config.Configuration(in_use.path, changed, new.document, new.warnings)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from autoscaler import config
 from autoscaler.app.drivers import driver_parameters
 from autoscaler.config.provider_kind import ProviderKind
-from autoscaler.config.sku_settings import Accelerator, Driver, SkuSettings
+from autoscaler.config.settings.sku import Accelerator, Driver, SkuSettings
 from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.provider import Provider, ProviderFactory
 from autoscaler.github.settings import AppKey, GitHubSettings

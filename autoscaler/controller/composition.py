@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 import structlog
 
@@ -21,7 +20,7 @@ from autoscaler.controller.github.reruns import Rerunner
 from autoscaler.controller.github.runner_groups import GroupWatch
 from autoscaler.controller.github.runner_versions import RunnerVersionWatch
 from autoscaler.controller.github.single_reads import GitHubReader
-from autoscaler.controller.github.synchronizer import GitHubSynchronizer
+from autoscaler.controller.github.synchronizer import synchronize
 from autoscaler.controller.intake.deliveries import Intake, Parse
 from autoscaler.controller.intake.redelivery import Redelivery
 from autoscaler.controller.journal import Journal
@@ -54,10 +53,9 @@ from autoscaler.controller.ports.traces import TraceTelemetry
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
 from autoscaler.controller.reporting.fleet_counts import report_offerings_on_hold
 from autoscaler.controller.reporting.history_metrics import report
-from autoscaler.controller.reporting.runs import RunMeter
 from autoscaler.controller.reporting.traces import WaitTracer
 from autoscaler.controller.reporting.unmatched import UnmatchedJobReporter
-from autoscaler.controller.reporting.usage import UsageMeter
+from autoscaler.controller.reporting.usage import RunMeter, UsageMeter
 from autoscaler.controller.retention import prune_repeatedly
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.records.state import Refuse, raise_unlisted
@@ -68,8 +66,6 @@ from autoscaler.model.installations import Installations
 from autoscaler.model.reasons.faults import Trouble
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.views.cost import Spent
-
-T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -216,8 +212,14 @@ class Controller:
         self.rerunner = Rerunner(journal, ports.reruns, background)
         self.notice_reader = NoticeReader(journal, notices, telemetry, clock)
         self.circuit_watcher = CircuitWatcher(journal, providers, background)
-        self.github_synchronizer = GitHubSynchronizer(
-            journal, ports.lists, ports.github, self.intake.load_pruned_job, telemetry, background
+        self.synchronize_github = partial(
+            synchronize,
+            journal,
+            ports.lists,
+            ports.github,
+            self.intake.load_pruned_job,
+            telemetry,
+            background,
         )
         self.group_watch = GroupWatch(journal, ports.github, ports.lists, telemetry, background)
         self.version_watch = RunnerVersionWatch(journal, ports.lists, telemetry, background)
@@ -232,7 +234,7 @@ class Controller:
             self.rerunner.run,
             *self.notice_reader.tasks,
             self.circuit_watcher.run,
-            self.github_synchronizer.run,
+            self.synchronize_github,
             partial(self.provider_opener.read_daily, self._read_again),
             self.price_refresh.run,
             self.group_watch.run,

@@ -255,7 +255,7 @@ def driver(
     """
     import json
 
-    from autoscaler.config.sku_settings import AcceleratorVendor
+    from autoscaler.config.settings.sku import AcceleratorVendor
     from autoscaler.images.driver import driver_plan
     from autoscaler.images.load import load_versions
     from autoscaler.model.catalogue import Architecture, OperatingSystem

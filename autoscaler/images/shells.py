@@ -7,9 +7,8 @@ and CDI for podman); ROCm documentation, "Running ROCm Docker containers" (`/dev
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autoscaler.config.job_container import JobContainer
-from autoscaler.config.settings import Settings
-from autoscaler.config.sku_settings import AcceleratorVendor, SkuSettings
+from autoscaler.config.settings.fleet import JobContainer, Settings
+from autoscaler.config.settings.sku import AcceleratorVendor, SkuSettings
 from autoscaler.images.recipes import ShellEngine
 from autoscaler.model.catalogue import Architecture
 

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from pydantic_core import PydanticCustomError
 
 from autoscaler import config
-from autoscaler.config.scalars import parse_secure_url, parse_url
+from autoscaler.config.settings.scalars import parse_secure_url, parse_url
 from autoscaler.model.identifiers import Seconds
 from autoscaler.providers.registry import provider_kinds
 

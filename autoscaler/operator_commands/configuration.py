@@ -62,7 +62,7 @@ def reload(
 
 def _content(path: Path) -> bytes:
     """Return the bytes of a fleet.yaml. Raises BadParameter if it cannot be read or is too large."""
-    from autoscaler.config.regular_files import open_regular
+    from autoscaler.config.files.regular_files import open_regular
 
     try:
         with open_regular(path) as file:

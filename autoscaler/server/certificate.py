@@ -7,7 +7,7 @@ import ssl
 
 import structlog
 
-from autoscaler.config.regular_files import open_regular
+from autoscaler.config.files.regular_files import open_regular
 from autoscaler.server.file_stamp import FileStamp, file_stamp
 from autoscaler.server.settings import TlsFiles
 

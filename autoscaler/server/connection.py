@@ -48,7 +48,7 @@ class Connection(web.RequestHandler):
             self.opening.cancel()
 
     def break_cycles(self) -> None:
-        """Break the reference cycles, so that freeing it needs no garbage collection (see `app.collecting`)."""
+        """Break the reference cycles, so that freeing it needs no garbage collection (see `app.event_loop`)."""
         self.made = self.opening = None
         self.place.close = _is_closed
 

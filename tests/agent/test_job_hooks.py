@@ -231,7 +231,9 @@ def test_the_hook_and_the_controller_agree(
     for forks, public_too, branches in product(
         (False, True), (False, True), ([], ["main"], ["*"], ["gh-readonly-queue/*"])
     ):
-        rules = Access(("*",), forks, "", public_too, tuple(branches))
+        rules = Access(
+            ("*",), forks=forks, public_repositories=public_too, branches=tuple(branches)
+        )
         access = {
             "repositories": ["*"],
             "forks": forks,

@@ -53,8 +53,7 @@ class Fleet:
 
     async def check(self) -> OnlineCheck:
         configuration = load_for_service(self.write())
-        document, settings = configuration.document, configuration.settings
-        return await KubernetesKind().check_online(document, settings, self.file.parent)
+        return await KubernetesKind().check_online(configuration)
 
     async def problem(self) -> Problem:
         found = await self.check()

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from autoscaler.app.agent_file import build_agent
 from autoscaler.cli import commands
 from autoscaler.config import ConfigurationError
-from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.images.baking import MACHINE_RECIPES, find_recipe, template_values
 from autoscaler.images.commands import DRIVER_BUDGET
 from autoscaler.images.driver import driver_plan

@@ -16,7 +16,7 @@ SMALL = "linux.c7i.large"
 
 def fleet() -> Catalogue:
     """Return a catalogue with a large SKU for all repositories and a small SKU for one."""
-    small = replace(sku(SMALL, labels=("fast",)), access=Access(("acme/kernels",)))
+    small = replace(sku(SMALL, labels=("fast",)), access=Access(("acme/kernels",), forks=True))
     return catalogue(sku(LARGE, labels=("a10g",)), small)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.app.host import keep_agent_beside
+from autoscaler.app.process import keep_agent_beside
 from autoscaler.server.agents import MAX_AGENTS, keep_agent
 from tests.server.fakes import AGENT, Backstage, running
 

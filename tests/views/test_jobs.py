@@ -155,7 +155,9 @@ def test_labels_of_no_sku_name_the_nearest_one() -> None:
 
 
 def test_labels_of_any_repository_need_neither_a_scope_nor_access() -> None:
-    closed = dataclasses.replace(sku("gpu"), access=Access(repositories=("acme/other",)))
+    closed = dataclasses.replace(
+        sku("gpu"), access=Access(repositories=("acme/other",), forks=True)
+    )
     world = World(catalogue(closed))
     assert explain_labels(world.fleet(), "acme/widgets", ["gpu"]).skus == ()
     found = explain_labels(world.fleet(), None, ["GPU"])
@@ -165,7 +167,9 @@ def test_labels_of_any_repository_need_neither_a_scope_nor_access() -> None:
 
 
 def test_queued_jobs_that_no_sku_serves_are_listed_with_the_reason_oldest_first() -> None:
-    closed = dataclasses.replace(sku("gpu"), access=Access(repositories=("acme/other",)))
+    closed = dataclasses.replace(
+        sku("gpu"), access=Access(repositories=("acme/other",), forks=True)
+    )
     world = World(catalogue(closed, sku("cpu")))
     world.queue(4, labels=("gpu",))
     world.now -= 1

@@ -49,11 +49,7 @@ class Intake:
         self._failure: StoreError | None = None
         self.jobs_queued = 0
 
-    async def accept(self, delivery: Delivery) -> bool | None:
-        """Store a delivery as `submit` does, and wait until it is durable."""
-        return await self.submit(delivery)
-
-    def submit(self, delivery: Delivery) -> "asyncio.Future[bool | None]":
+    def accept(self, delivery: Delivery) -> "asyncio.Future[bool | None]":
         """Return a future: True once the delivery is durable, False if it is a duplicate.
 
         A delivery without an event, or for a repository outside every scope, is not stored, and the

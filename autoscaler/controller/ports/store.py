@@ -94,8 +94,8 @@ class Store(Protocol):
     ) -> None:
         """Write records with their history rows, and mark deliveries as applied, in one transaction.
 
-        `installations` replaces the store's own ID and its former ones, if it is not None. Records are copied
-        before the first await, so the caller may change them afterwards. Overlapping calls share one fsync.
+        `installations` replaces the store's own ID and its former ones, if it is not None. The caller changes
+        none of it afterwards: the journal passes copies of the records. Overlapping calls share one fsync.
         Durable on return.
         """
 

@@ -113,7 +113,7 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: RecordTeleme
 
 def _credible(state: LedgerState, machine: Machine, reason: ExitReason) -> ExitReason:
     """Return the reason of an exit, or `exited` if a job on the machine must have reported it."""
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    runner = state.runner_of(machine)
     had_job = runner is not None and runner.job is not None
     return ExitReason.EXITED if had_job and reason in SAID_WITHOUT_A_JOB else reason
 

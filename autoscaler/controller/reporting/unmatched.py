@@ -37,14 +37,11 @@ class UnmatchedJobReporter:
 
     def report(self, rows: Sequence[HistoryRow]) -> None:
         """Count and log the queued jobs that no SKU serves."""
-        state = self._journal.ledger.state
-        for row in rows:
-            if row.kind != "job" or row.event != JobState.QUEUED:
+        catalogue = self._journal.ledger.state.catalogue
+        for row, job in self._journal.jobs_in(rows):
+            if row.event != JobState.QUEUED or job.demand is not None:
                 continue
-            job = state.jobs.get(JobId(int(row.record)))
-            if job is None or job.demand is not None:
-                continue
-            reason = why_unmatched(state.catalogue, job.repository, job.labels)
+            reason = why_unmatched(catalogue, job.repository, job.labels)
             if reason is not None:
                 self._telemetry.job_unmatched(reason)
                 self._log(reason, job.id, job.repository, job.labels)

@@ -130,6 +130,10 @@ class LedgerState(IndexedRecords):
         priced = self._priced.get((known.os, key)) if known is not None else None
         return priced or self.offerings.get(key)
 
+    def runner_of(self, machine: Machine) -> Runner | None:
+        """Return the runner whose registration a machine has, or None if it has none."""
+        return self.runners.get(machine.work.runner) if machine.work.runner is not None else None
+
     def class_of(self, repository: str, labels: tuple[str, ...]) -> DemandClass | None:
         """Return the class of a job, whatever its run, from a cache."""
         return self._classes.class_of(repository, labels)

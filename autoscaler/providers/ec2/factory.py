@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from autoscaler.config.settings import Settings
+from autoscaler.config.settings.fleet import Settings
 from autoscaler.controller.ports.provider import Provider, ProviderContext
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2.channel import WorkerChannel

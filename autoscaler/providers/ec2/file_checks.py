@@ -1,88 +1,81 @@
-"""Checks the combinations of values in fleet.yaml that concern EC2. Reads the file as written."""
+"""Checks the combinations of values in fleet.yaml that concern EC2."""
 
 import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document
+from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.provider_kind import options_of, sections_of
-from autoscaler.config.settings import Settings
-from autoscaler.providers.ec2.configuration import Ec2Section
-from autoscaler.providers.ec2.sku_checks import sku_problems
-
-KEY = "ec2"
-"""The key of an EC2 provider's section."""
+from autoscaler.config.settings.sku import SkuSettings
+from autoscaler.model.catalogue import Architecture, OperatingSystem
+from autoscaler.providers.ec2.configuration import KEY, Ec2OptionKeys, Ec2Section
+from autoscaler.providers.ec2.sku_checks import check_options, check_sku_keys
 
 _SQS_REGION = re.compile(r"(?:^|\.)sqs(?:-fips)?\.([a-z]{2,4}(?:-[a-z]+)+-[0-9]{1,2})\.")
 
 
-def contradictions(document: Document) -> Iterator[Problem]:
-    """Return the contradictions between keys."""
-    yield from _regions(document)
-    yield from _platforms(document)
-    yield from sku_problems(document, KEY)
+def check(configuration: Configuration) -> Iterator[Problem]:
+    """Return the contradictions between keys, and warnings about interruption queues."""
+    yield from _regions(configuration)
+    for name, ec2 in sections_of(configuration, Ec2Section):
+        yield from run_checks((_queue,), configuration, name, ec2)
+    on_ec2 = {one.name: one.sku for one in options_of(configuration, Ec2Section, Ec2OptionKeys)}
+    for name, sku in on_ec2.items():
+        yield from run_checks((_windows, _image, _reruns), configuration, name, sku)
+    yield from check_options(configuration)
+    yield from check_sku_keys(configuration)
 
 
-def warnings(document: Document, settings: Settings) -> Iterator[Problem]:
-    """Return warnings about interruption queues: one in another region, or none for a SKU with reruns."""
-    # Not `section`: a provider with an error may have none.
-    found = {name: getattr(one, KEY, None) for name, one in settings.providers.items()}
-    sections = {name: one for name, one in found.items() if isinstance(one, Ec2Section)}
-    for name, ec2 in sections.items():
-        queue = ec2.interruption_queue
-        place = _SQS_REGION.search(urlsplit(queue).hostname or "") if queue is not None else None
-        if place is not None and place[1] != ec2.region:
-            path = ("providers", name, KEY, "interruption_queue")
-            what = f"is a queue in {place[1]}, but the provider is in {ec2.region}"
-            fix = "use a queue in the provider's region"
-            yield document.problem(path, what, fix, warning=True)
-    without_queue = {name for name, ec2 in sections.items() if ec2.interruption_queue is None}
-    yield from _reruns_without_notices(document, settings, without_queue)
+def _queue(configuration: Configuration, name: str, ec2: Ec2Section) -> Iterator[Problem]:
+    """Warn of a queue in another region."""
+    queue = ec2.interruption_queue
+    place = _SQS_REGION.search(urlsplit(queue).hostname or "") if queue is not None else None
+    if place is not None and place[1] != ec2.region:
+        path = ("providers", name, KEY, "interruption_queue")
+        what = f"is a queue in {place[1]}, but the provider is in {ec2.region}"
+        yield configuration.warning(path, what, "use a queue in the provider's region")
 
 
-def _reruns_without_notices(
-    document: Document, settings: Settings, without_queue: set[str]
-) -> Iterator[Problem]:
-    for name, sku in settings.skus.items():
-        providers = [
-            option.provider for option in sku.launch_options if option.provider in without_queue
-        ]
-        if sku.rerun_interrupted and providers:
-            what = f"needs interruption notices, and {show(providers[0])} has no interruption_queue"
-            path = ("skus", name, "rerun_interrupted")
-            yield document.problem(path, what, "add one there, or remove it", warning=True)
+def _reruns(configuration: Configuration, name: str, sku: SkuSettings) -> Iterator[Problem]:
+    """Warn of reruns at a provider without a queue."""
+    sections = dict(sections_of(configuration, Ec2Section))
+    without_queue = [
+        one.provider
+        for one in sku.launch_options
+        if one.provider in sections and sections[one.provider].interruption_queue is None
+    ]
+    if sku.rerun_interrupted and without_queue:
+        what = f"needs interruption notices, and {show(without_queue[0])} has no interruption_queue"
+        path = ("skus", name, "rerun_interrupted")
+        yield configuration.warning(path, what, "add one there, or remove it")
 
 
-def _regions(document: Document) -> Iterator[Problem]:
+def _regions(configuration: Configuration) -> Iterator[Problem]:
     """Check that each region has one provider.
 
     All providers use the same AWS credentials, so two in one region would list each other's machines.
     """
-    places: dict[str, tuple[str, int]] = {}
-    providers = document.root.child("providers")
-    for name, section in sections_of(document, KEY):
-        region = text(section, "region")
-        if region is None:
-            continue
-        if region in places:
-            first, line = places[region]
-            what = f"{region} is already the region of provider {show(first)} (line {line})"
-            fix = (
-                f"list the subnets of both under {show(first)}: a region can have one provider only"
-            )
-            yield document.problem(("providers", name, KEY, "region"), what, fix)
-        provider = providers.child(name) if providers is not None else None
-        places.setdefault(region, (name, provider.line if provider is not None else section.line))
+    first: dict[str, str] = {}
+    for name, ec2 in sections_of(configuration, Ec2Section):
+        region = getattr(ec2, "region", None)
+        if region in first:
+            line = configuration.document.line(("providers", first[region]))
+            what = f"{region} is already the region of provider {show(first[region])} (line {line})"
+            fix = f"list the subnets of both under {show(first[region])}: a region can have one provider only"
+            yield configuration.error(("providers", name, KEY, "region"), what, fix)
+        elif region is not None:
+            first[region] = name
 
 
-def _platforms(document: Document) -> Iterator[Problem]:
-    for name, sku, _, _ in options_of(document, KEY):
-        if text(sku, "os") == "windows" and text(sku, "arch") == "arm64":
-            what = "EC2 has no Windows on arm64"
-            yield document.problem(("skus", name, "arch"), what, "write x64, or os: linux")
-        if sku.child("image") is None:
-            what = "is missing, and a launch option is on EC2"
-            fix = 'add image: {name: "my-image-*", owner: self}'
-            yield document.problem(("skus", name, "image"), what, fix)
+def _windows(configuration: Configuration, name: str, sku: SkuSettings) -> Iterator[Problem]:
+    if sku.os is OperatingSystem.WINDOWS and sku.arch is Architecture.ARM64:
+        what = "EC2 has no Windows on arm64"
+        yield configuration.error(("skus", name, "arch"), what, "write x64, or os: linux")
+
+
+def _image(configuration: Configuration, name: str, sku: SkuSettings) -> Iterator[Problem]:
+    if sku.image is None:
+        what = "is missing, and a launch option is on EC2"
+        fix = 'add image: {name: "my-image-*", owner: self}'
+        yield configuration.error(("skus", name, "image"), what, fix)

@@ -1,6 +1,6 @@
 """The GPUs of EC2's instance types that the agent can check. Pure."""
 
-from autoscaler.config.sku_settings import Accelerator, AcceleratorVendor
+from autoscaler.config.settings.sku import Accelerator, AcceleratorVendor
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.instance_types import instance_types
 

@@ -18,7 +18,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from autoscaler.config.regular_files import read_regular
+from autoscaler.config.files.regular_files import read_regular
 from autoscaler.controller.ports.provider import ProofRefusedError, ProvenIdentity
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.providers.ec2.cms import MIN_KEY_BITS, signed_content

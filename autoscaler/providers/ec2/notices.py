@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from autoscaler.config.phrases import phrase
+from autoscaler.config.reading.wording import phrase
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.model.identifiers import Instant, ProviderMachineId
 from autoscaler.model.machines.interruptions import NoticeKind

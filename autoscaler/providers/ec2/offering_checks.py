@@ -1,24 +1,18 @@
-"""Checks the instance types, quotas and APIs in fleet.yaml against what EC2 has.
-
-Reads the file as written, like `config.checks`, so that one error hides no other.
-"""
+"""Checks the instance types, quotas and APIs in fleet.yaml against what EC2 has."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
-from autoscaler.config import shapes
-from autoscaler.config.document import Document, Node
+from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
-from autoscaler.config.provider_kind import options_of, sections_of
-from autoscaler.config.sku_settings import AcceleratorVendor
-from autoscaler.config.values import valid
+from autoscaler.config.provider_kind import OptionOf, options_of, sections_of
+from autoscaler.config.settings.sku import SkuSettings
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.model.wording import counted
 from autoscaler.providers.ec2 import instance_types
-from autoscaler.providers.ec2.file_checks import KEY
+from autoscaler.providers.ec2.configuration import KEY, Ec2OptionKeys, Ec2Section
 from autoscaler.providers.ec2.operations import OPERATIONS
-from autoscaler.providers.ec2.shapes import Quota, Region
 from autoscaler.providers.ec2.throttle import RESOURCE_BUCKETS
 
 
@@ -42,15 +36,15 @@ class TypeCheck(Protocol):
         """Return a short sentence that names the type, and the fix. `arch` None allows any."""
 
 
-def offering_problems(document: Document) -> tuple[Problem, ...]:
+def offering_problems(configuration: Configuration) -> tuple[Problem, ...]:
     """Return errors for instance types, quotas and APIs that the project's table does not have."""
     quotas = instance_types.quota_names()
     apis = {"request_buckets": OPERATIONS, "resource_buckets": RESOURCE_BUCKETS}
-    return validate_offerings(document, _type_problem, quotas, apis)
+    return validate_offerings(configuration, _type_problem, quotas, apis)
 
 
 def validate_offerings(
-    document: Document,
+    configuration: Configuration,
     check: TypeCheck,
     families: Collection[str],
     apis: Mapping[str, Collection[str]] | None = None,
@@ -60,41 +54,35 @@ def validate_offerings(
     `families` are quota families and quotas of their own (`spot/P5`). `apis` are the valid names for each
     key of buckets.
     """
-    found = [
-        *_types(document, check),
-        *_accelerators(document),
-        *_quotas(document, families),
-        *_buckets(document, apis or {}),
-    ]
+    found = [*_types(configuration, check)]
+    for one in options_of(configuration, Ec2Section, Ec2OptionKeys):
+        found += run_checks((_counts, _vendors), configuration, one)
+    for name, ec2 in sections_of(configuration, Ec2Section):
+        found += run_checks((_quotas,), configuration, name, ec2, families)
+        for key, known in (apis or {}).items():
+            found += run_checks((_buckets,), configuration, name, ec2, key, known)
     return tuple(sorted(found))
 
 
-def _quotas(document: Document, families: Collection[str]) -> Iterator[Problem]:
-    for provider, ec2 in sections_of(document, KEY):
-        quotas = ec2.child("quotas")
-        for quota, _ in quotas.entries() if quotas else ():
-            family = quota.rpartition("/")[2]
-            if family in families or quota in families or not _is(Quota, quota):
-                continue
-            path = ("providers", provider, KEY, "quotas", quota)
-            yield document.problem(
-                path, f"{show(family)} is not a quota family", _fix(family, families)
-            )
+def _quotas(
+    configuration: Configuration, name: str, ec2: Ec2Section, families: Collection[str]
+) -> Iterator[Problem]:
+    for quota in ec2.quotas:
+        family = quota.rpartition("/")[2]
+        if family not in families and quota not in families:
+            path = ("providers", name, KEY, "quotas", quota)
+            what = f"{show(family)} is not a quota family"
+            yield configuration.error(path, what, _fix(family, families))
 
 
-def _buckets(document: Document, apis: Mapping[str, Collection[str]]) -> Iterator[Problem]:
-    for provider, ec2 in sections_of(document, KEY):
-        for key, known in apis.items():
-            buckets = ec2.child(key)
-            for api, _ in buckets.entries() if buckets else ():
-                if api not in known and _is(shapes.Name, api):
-                    path = ("providers", provider, KEY, key, api)
-                    what = f"{show(api)} is not an API with this limit"
-                    yield document.problem(path, what, _fix(api, known))
-
-
-def _is(shape: Any, key: str) -> bool:
-    return valid(Node(1, key), shape) is not None
+def _buckets(
+    configuration: Configuration, name: str, ec2: Ec2Section, key: str, known: Collection[str]
+) -> Iterator[Problem]:
+    for api in getattr(ec2, key):
+        if api not in known:
+            path = ("providers", name, KEY, key, api)
+            what = f"{show(api)} is not an API with this limit"
+            yield configuration.error(path, what, _fix(api, known))
 
 
 def _fix(word: str, known: Collection[str]) -> str:
@@ -102,62 +90,62 @@ def _fix(word: str, known: Collection[str]) -> str:
     return f"did you mean {meant}?" if meant else f"write {listed(sorted(known))}"
 
 
-def _types(document: Document, check: TypeCheck) -> Iterator[Problem]:
-    skus = document.root.child("skus")
-    for name, sku in skus.entries() if skus else ():
-        os = valid(sku, OperatingSystem, "os") or OperatingSystem.LINUX
-        arch = valid(sku, Architecture, "arch") if sku.child("arch") else Architecture.X64
-        launch_options = sku.child("on")
-        for index, option in launch_options.items() if launch_options else ():
-            place = _place(document, option)
-            for position, node in _named_types(option) if place is not None else ():
-                path: KeyPath = ("skus", name, "on", index, "instance_types", position)
-                kind = valid(node, shapes.InstanceType)
-                problem = check(kind, os, arch, place) if kind is not None and place else None
-                if problem is not None:
-                    yield document.problem(path, *problem)
+def _types(configuration: Configuration, check: TypeCheck) -> Iterator[Problem]:
+    for name, sku in configuration.skus():
+        for index, option in enumerate(getattr(sku, "launch_options", ())):
+            if isinstance(option, Ec2OptionKeys):
+                path = ("skus", name, "on", index, "instance_types")
+                yield from run_checks((_types_of,), configuration, path, sku, option, check)
 
 
-def _accelerators(document: Document) -> Iterator[Problem]:
-    """Check that each instance type has the GPUs that its SKU's machines must have."""
-    for name, sku, index, option in options_of(document, KEY):
-        count = valid(sku, shapes.Positive, "accelerator", "count")
-        vendor = valid(sku, AcceleratorVendor, "accelerator", "vendor")
-        for position, node in _named_types(option):
-            found = instance_types.instance_types().get(str(node.value))
-            # The table counts none for the types that have a part of a GPU, such as g6f.
-            if found is None or (found.gpu_name and not found.gpu_count):
-                continue
-            path: KeyPath = ("skus", name, "on", index, "instance_types", position)
-            if count not in (None, found.gpu_count):
-                gpus = counted(found.gpu_count, "GPU") if found.gpu_count else "no GPU"
-                what = f"{found.name} has {gpus}, and accelerator.count is {count}"
-                fix = "name another type, or correct accelerator.count"
-                yield document.problem(path, what, fix)
-            if found.gpu_count and vendor not in (None, found.gpu_maker):
-                what = f"{found.name} has GPUs of {found.gpu_maker}, and accelerator.vendor is {vendor}"
-                fix = "name another type, or correct accelerator.vendor"
-                yield document.problem(path, what, fix)
+def _types_of(
+    configuration: Configuration,
+    path: KeyPath,
+    sku: SkuSettings,
+    option: Ec2OptionKeys,
+    check: TypeCheck,
+) -> Iterator[Problem]:
+    ec2 = dict(sections_of(configuration, Ec2Section)).get(getattr(option, "provider", ""))
+    if ec2 is None and getattr(option, "provider", "") in dict(configuration.providers()):
+        return  # not on EC2
+    place = Place(getattr(ec2, "region", None), getattr(ec2, "prices", {}))
+    os, arch = getattr(sku, "os", OperatingSystem.LINUX), getattr(sku, "arch", None)
+    for index, name in enumerate(option.instance_types or ()):
+        problem = check(name, os, arch, place)
+        if problem is not None:
+            yield configuration.error((*path, index), *problem)
 
 
-def _named_types(option: Node) -> Iterator[tuple[int, Node]]:
-    types = option.child("instance_types")
-    return types.items() if types else iter(())
+def _counts(
+    configuration: Configuration, one: OptionOf[Ec2Section, Ec2OptionKeys]
+) -> Iterator[Problem]:
+    """Check that each instance type has as many GPUs as its SKU's machines must have."""
+    count = one.sku.accelerator.count if one.sku.accelerator is not None else None
+    for index, found in _known_types(one.option):
+        if count not in (None, found.gpu_count):
+            gpus = counted(found.gpu_count, "GPU") if found.gpu_count else "no GPU"
+            what = f"{found.name} has {gpus}, and accelerator.count is {count}"
+            fix = "name another type, or correct accelerator.count"
+            yield configuration.error((*one.path, "instance_types", index), what, fix)
 
 
-def _place(document: Document, option: Node) -> Place | None:
-    """Return the place of a launch option, as far as the file has it; None if it is not on EC2."""
-    name = valid(option, shapes.Name, "provider")
-    provider = document.root.get("providers", name) if name is not None else None
-    ec2 = provider.child(KEY) if provider is not None else None
-    if provider is None or (ec2 is None and not provider.value):
-        return Place()
-    if ec2 is None:
-        return None
-    prices = ec2.child("prices")
-    # `settings` reports an invalid price. Its value is not needed here.
-    known = {one: valid(node, shapes.Dollars) or 0.0 for one, node in (prices or Node(1)).entries()}
-    return Place(valid(ec2, Region, "region"), known)
+def _vendors(
+    configuration: Configuration, one: OptionOf[Ec2Section, Ec2OptionKeys]
+) -> Iterator[Problem]:
+    vendor = one.sku.accelerator.vendor if one.sku.accelerator is not None else None
+    for index, found in _known_types(one.option):
+        if found.gpu_count and vendor not in (None, found.gpu_maker):
+            what = f"{found.name} has GPUs of {found.gpu_maker}, and accelerator.vendor is {vendor}"
+            fix = "name another type, or correct accelerator.vendor"
+            yield configuration.error((*one.path, "instance_types", index), what, fix)
+
+
+def _known_types(option: Ec2OptionKeys) -> Iterator[tuple[int, instance_types.InstanceType]]:
+    """Return the types in the table, except those with a part of a GPU (g6f), of which it counts none."""
+    for index, name in enumerate(option.instance_types or ()):
+        found = instance_types.instance_types().get(name)
+        if found is not None and (found.gpu_count or not found.gpu_name):
+            yield index, found
 
 
 def _type_problem(

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from autoscaler.config.document import MAX_BYTES
+from autoscaler.config.files.regular_files import open_regular
 from autoscaler.config.problems import listed, nearest, printable, show, unreadable_fix
-from autoscaler.config.regular_files import open_regular
+from autoscaler.config.reading.document import MAX_BYTES
 
 _FIX = "name a kubeconfig, such as kubectl config view --raw prints"
 _CREDENTIALS = (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from autoscaler.config.pem import PemError, certificates, fits, private_key, read_pem
+from autoscaler.config.files.pem import PemError, certificates, fits, private_key, read_pem
 from autoscaler.config.problems import show
 from autoscaler.providers.kubernetes.api.kubeconfigs import Context, Entry, KubeconfigError
 

@@ -6,13 +6,12 @@ launch option as a dry run, and reads the free capacity where no provisioner add
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from autoscaler.config.document import Document
+from autoscaler.config.configuration import Configuration
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import OnlineCheck
-from autoscaler.config.settings import Settings
+from autoscaler.config.reading.document import Document
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.system import SystemClock
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
@@ -28,8 +27,8 @@ from autoscaler.providers.kubernetes.api.errors import (
 )
 from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.capacity.accelerators import fitting_nodes, read_capacity
-from autoscaler.providers.kubernetes.checks.contradictions import KEY
 from autoscaler.providers.kubernetes.checks.preflight import sample_order
+from autoscaler.providers.kubernetes.configuration import KEY
 from autoscaler.providers.kubernetes.launching import dry_run, launch_text
 from autoscaler.providers.kubernetes.manifest.avoided_nodes import LEAST_KARPENTER
 from autoscaler.providers.kubernetes.manifest.pod import named_pod
@@ -77,8 +76,9 @@ class _NoMetrics:
         """Do nothing."""
 
 
-async def check_online(document: Document, settings: Settings, folder: Path) -> OnlineCheck:
+async def check_online(configuration: Configuration) -> OnlineCheck:
     """Return what the cluster of each provider answered."""
+    settings, folder = configuration.settings, configuration.path.parent
     problems: list[Problem] = []
     lines: list[str] = []
     places: dict[tuple[str, str], str] = {}
@@ -90,7 +90,7 @@ async def check_online(document: Document, settings: Settings, folder: Path) -> 
             ProviderName(name), settings, folder, installations, _ANY_SHA256
         )
         api = KubernetesApi(found, _NoMetrics(), SystemClock())
-        cluster = _Cluster(document, found, api)
+        cluster = _Cluster(configuration.document, found, api)
         try:
             one = await cluster.check()
             keys = await cluster.signing_keys()
