@@ -17,9 +17,8 @@ from autoscaler.model.reasons.unmatched import (
 )
 from autoscaler.model.reasons.waiting import Reason
 from autoscaler.views.jobs import JobView, view_of, with_reason
-from autoscaler.views.next_event import NextEvent, next_event
 from autoscaler.views.offerings import OptionView, offerings_of
-from autoscaler.views.waits import Reasons
+from autoscaler.views.waits import NextEvent, Reasons, next_event
 
 
 @dataclass(frozen=True, slots=True)

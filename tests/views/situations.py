@@ -21,7 +21,7 @@ from autoscaler.simulator.world.setting import Setting
 from autoscaler.simulator.world.virtual_time import EPOCH, run, unowned
 from autoscaler.simulator.world.world import SimulatedWorld
 from autoscaler.views.explanation import Explanation
-from autoscaler.views.next_event import NextEvent
+from autoscaler.views.waits import NextEvent
 from tests.chaos.fleet import CATALOGUE, QUOTA, SETTING
 from tests.chaos.trial import PATIENCE, final_violations
 

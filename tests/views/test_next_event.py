@@ -22,8 +22,7 @@ from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.reasons.waiting import WaitReason
 from autoscaler.model.run_origins import RunOrigin
 from autoscaler.views.explanation import Explanation, explain_job
-from autoscaler.views.next_event import next_event
-from autoscaler.views.waits import Wait
+from autoscaler.views.waits import Wait, next_event
 from tests.ledger.builders import ALICE, GPU, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku
 
