@@ -11,6 +11,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import MachineState
+from autoscaler.model.wait_objectives import total
 from autoscaler.model.wording import in_words
 from autoscaler.views.cost import CostView
 from autoscaler.views.explanation import Explanation
@@ -20,7 +21,7 @@ from autoscaler.views.machines import MachineView
 from autoscaler.views.offerings import OptionView
 from autoscaler.views.overview import Overview
 from autoscaler.views.past import Past
-from autoscaler.views.status import SkuView, StatusView, total
+from autoscaler.views.status import SkuView, StatusView
 from autoscaler.views.timeline import job_stages, machine_stages
 
 

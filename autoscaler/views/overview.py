@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.jobs.job import Job, JobState
-from autoscaler.model.wait_objectives import WaitObjective
+from autoscaler.model.wait_objectives import Starts, WaitObjective
 from autoscaler.views.jobs import JobView, undecided_jobs, view_of
-from autoscaler.views.status import Starts, StatusView
+from autoscaler.views.status import StatusView
 from autoscaler.views.waits import NextEvent, Reasons, next_event
 
 

@@ -20,9 +20,8 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind, sku_target
 from autoscaler.model.reasons.faults import Trouble
 from autoscaler.model.reasons.table import CODES, FaultCode, WaitCode, cause_of
-from autoscaler.model.wait_objectives import WaitObjective
+from autoscaler.model.wait_objectives import Starts, WaitObjective
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
-from autoscaler.views.status import Starts
 from tests.console.scenes import (
     A10G,
     CPU,

@@ -9,7 +9,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, SkuName
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.reasons.faults import Trouble
-from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
+from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, Starts, WaitObjective
 from autoscaler.views import grid, jobs, machines
 from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (
@@ -22,7 +22,7 @@ from autoscaler.views.machines import MachineView
 from autoscaler.views.offerings import OptionView, offerings_of
 from autoscaler.views.overview import Overview, Sample, oldest_jobs
 from autoscaler.views.past import Past
-from autoscaler.views.status import Counts, Starts, StatusView, status
+from autoscaler.views.status import Counts, StatusView, status
 from tests.ledger.builders import World
 
 

@@ -14,11 +14,11 @@ from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
 from autoscaler.model.reasons.faults import Trouble
 from autoscaler.model.reasons.table import FaultCode, Unmatched, WaitCode
 from autoscaler.model.reasons.waiting import Reason
-from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
+from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, Starts
 from autoscaler.views.explanation import explain_job, explain_labels
 from autoscaler.views.jobs import running_jobs, unmatched_jobs, waiting_jobs
 from autoscaler.views.machines import machines, named
-from autoscaler.views.status import Counts, Starts, status
+from autoscaler.views.status import Counts, status
 from autoscaler.views.waits import Wait, wait_of
 from tests.ledger.builders import ALICE, GPU, World
 from tests.ledger.test_holds import leaves_idle

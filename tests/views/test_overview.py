@@ -11,12 +11,17 @@ from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.reasons.waiting import WaitReason, in_short
-from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective, objective_of
+from autoscaler.model.wait_objectives import (
+    DEFAULT_OBJECTIVES,
+    Starts,
+    WaitObjective,
+    objective_of,
+    total,
+)
 from autoscaler.observability.alert_rules import AlertParameters
 from autoscaler.views.cost import cost
 from autoscaler.views.grid import MOST_COLUMNS, MOST_COMMITS, Commit, grid, repositories
 from autoscaler.views.overview import oldest_jobs
-from autoscaler.views.status import Starts, total
 from autoscaler.views.timeline import job_stages, machine_stages
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
