@@ -1,6 +1,6 @@
 """The table of reason codes: what is said of each, how urgent it is, and which page and alert it has.
 
-The planner, the console, the commands, the alerts and the metrics read it, and `make reasons` writes the facts
+The planner, the console, the commands, the alerts and the metrics read it, and `make pages` writes the facts
 of docs/runbooks/reasons.md from it. A new code is one entry here and one section there.
 """
 
