@@ -173,22 +173,25 @@ def schema() -> None:
     typer.echo(json_schema(provider_kinds()))
 
 
-commands.command()(operator_commands.alerts)
-commands.command()(operator_commands.status)
-commands.command()(operator_commands.jobs)
-commands.command()(operator_commands.machines)
-commands.command()(operator_commands.explain)
-commands.command()(operator_commands.history)
-commands.command()(operator_commands.unverified)
-commands.command()(operator_commands.terminate)
-commands.command()(operator_commands.pause)
-commands.command()(operator_commands.drain)
-commands.command()(operator_commands.quarantine)
-commands.command()(operator_commands.resume)
-commands.command()(operator_commands.retry)
-commands.command()(operator_commands.plan)
-commands.command()(operator_commands.reload)
-commands.command()(operator_commands.adopt)
+for _command in (
+    operator_commands.alerts,
+    operator_commands.status,
+    operator_commands.jobs,
+    operator_commands.machines,
+    operator_commands.explain,
+    operator_commands.history,
+    operator_commands.unverified,
+    operator_commands.terminate,
+    operator_commands.pause,
+    operator_commands.drain,
+    operator_commands.quarantine,
+    operator_commands.resume,
+    operator_commands.retry,
+    operator_commands.plan,
+    operator_commands.reload,
+    operator_commands.adopt,
+):
+    commands.command()(_command)
 images.command()(operator_commands.shell)
 images.command()(operator_commands.bake)
 commands.add_typer(images, name="images")

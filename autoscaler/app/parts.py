@@ -48,12 +48,12 @@ from autoscaler.model.operators import OperatorName
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
 from autoscaler.observability.watched import WatchedTelemetry
 from autoscaler.providers.registry import provider_kinds
-from autoscaler.server.admin import AdminEndpoint
-from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
-from autoscaler.server.kept_sockets import KeptSockets
-from autoscaler.server.serving import Endpoint, Serving
-from autoscaler.server.wrong_tokens import WrongTokens
+from autoscaler.server.listening.kept_sockets import KeptSockets
+from autoscaler.server.listening.serving import Endpoint, Serving
+from autoscaler.server.machines.bootstrap import BootstrapEndpoint
+from autoscaler.server.operators.admin import AdminEndpoint
+from autoscaler.server.tokens import WrongTokens
 from autoscaler.store.opening import OpenedStore
 
 HUNG_AFTER: Seconds = 60.0

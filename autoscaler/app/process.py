@@ -11,7 +11,7 @@ import structlog
 
 from autoscaler.controller.ports.telemetry import StoreTelemetry
 from autoscaler.model.identifiers import Seconds
-from autoscaler.server.agents import keep_agent
+from autoscaler.server.machines.agents import keep_agent
 
 SIZES_EVERY: Seconds = 15.0
 

@@ -20,7 +20,7 @@ from autoscaler.model.catalogue import (
 )
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.server.settings import Address, ServerSettings, TlsFiles
+from autoscaler.server.listening.settings import Address, ServerSettings, TlsFiles
 
 BROKER = "https://broker.actions.githubusercontent.com/health"
 CLOCK_SKEW: Seconds = 60.0

@@ -37,7 +37,7 @@ CONVERTED = (
     "model/jobs/access.py",
     "model/catalogue.py",
     "providers/*/settings.py",
-    "server/settings.py",
+    "server/listening/settings.py",
 )
 """Modules with the dataclasses that the conversion fills."""
 

@@ -13,9 +13,9 @@ from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
-from autoscaler.server.admin import AdminEndpoint
-from autoscaler.server.serving import Serving
-from autoscaler.server.wrong_tokens import WrongTokens
+from autoscaler.server.listening.serving import Serving
+from autoscaler.server.operators.admin import AdminEndpoint
+from autoscaler.server.tokens import WrongTokens
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 from tests.server.asked_world import AskedWorld

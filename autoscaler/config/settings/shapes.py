@@ -172,7 +172,7 @@ class Section(BaseModel):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Raise NoValueError for a key that `validate` left out, and for a property that reads it."""
+            """Raise NoValueError for a key that `validate` omitted, and for a property that reads it."""
             if name in type(self).model_fields or hasattr(type(self), name):
                 raise NoValueError(name)
             return super().__getattr__(name)
