@@ -13,7 +13,6 @@ from autoscaler.controller.ports.provider import (
     Capabilities,
     LaunchAnswer,
     LaunchOrder,
-    OutcomeUnknownError,
     ProvenIdentity,
     ProviderError,
     provider_errors,
@@ -27,10 +26,9 @@ from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.client import KubernetesApi
 from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.capacity.accelerators import read_capacity
-from autoscaler.providers.kubernetes.deletion import delete_left_pods
-from autoscaler.providers.kubernetes.identity.ownership import identity_of
+from autoscaler.providers.kubernetes.deletion import delete_left_pods, delete_pods
 from autoscaler.providers.kubernetes.identity.tokens import verify_token
-from autoscaler.providers.kubernetes.launching import AT_ONCE, launch_pods, launch_text, request_of
+from autoscaler.providers.kubernetes.launching import launch_pods, launch_text, request_of
 from autoscaler.providers.kubernetes.listing.machines import identity, listed_machine, offering
 from autoscaler.providers.kubernetes.listing.pending import PendingPods
 from autoscaler.providers.kubernetes.listing.pods import PAGE, list_pods
@@ -112,22 +110,8 @@ class KubernetesProvider:
     async def terminate(
         self, machines: Sequence[ProviderMachineId]
     ) -> dict[ProviderMachineId, str]:
-        """Delete these pods, and no others of the same names (see `Provider`).
-
-        Raises the error if the API server accepts none of the first ones.
-        """
-        refused: dict[ProviderMachineId, str] = {}
-        wanted = list(dict.fromkeys(machines))
-        for start in range(0, len(wanted), AT_ONCE):
-            batch = wanted[start : start + AT_ONCE]
-            answers = await asyncio.gather(*map(self._deleted, batch))
-            errors = [one for one in answers if not isinstance(one, str)]
-            if errors and len(errors) == len(batch) and not start:
-                raise errors[0]
-            for machine, why in zip(batch, answers, strict=True):
-                if why != "":
-                    refused[machine] = str(why) or type(why).__name__
-        return refused
+        """Delete these pods, and no others of the same names (see `Provider`)."""
+        return await delete_pods(self._api, self._settings.namespace, machines)
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """Yield pages of all pods with this fleet's label (see `Provider`)."""
@@ -193,28 +177,3 @@ class KubernetesProvider:
         """End the watch and release the connections. Idempotent."""
         await self.notices.close()
         await self._api.close()
-
-    async def _deleted(
-        self, machine: ProviderMachineId
-    ) -> str | ProviderError | OutcomeUnknownError:
-        """Delete one pod. Return why it was refused, an error, or an empty text."""
-        try:
-            return await self._delete(machine)
-        except (ProviderError, OutcomeUnknownError) as error:
-            return error
-
-    async def _delete(self, machine: ProviderMachineId) -> str:
-        """Delete one pod. Return why it was refused, or an empty text."""
-        found = identity_of(machine)
-        if found is None:
-            return f"{machine} is not a pod's name and UID"
-        body = {"preconditions": {"uid": found.uid}}
-        try:
-            await self._api.request(
-                "DELETE", paths.pod(self._settings.namespace, found.name), body=body
-            )
-        except ProviderError as error:
-            # Conflict: a pod of this name exists with another UID, so this one does not.
-            if error.code not in ("NotFound", "Conflict"):
-                raise
-        return ""

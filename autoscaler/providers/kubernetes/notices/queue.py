@@ -23,6 +23,7 @@ from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.identity.ownership import identity_of
+from autoscaler.providers.kubernetes.listing.ends import is_disruption_revoked
 from autoscaler.providers.kubernetes.listing.machines import (
     disruption_notice,
     identity,
@@ -30,7 +31,7 @@ from autoscaler.providers.kubernetes.listing.machines import (
     pod_notice,
     removed_machine,
 )
-from autoscaler.providers.kubernetes.listing.statuses import is_disruption_revoked, pod_state
+from autoscaler.providers.kubernetes.listing.statuses import pod_state
 from autoscaler.providers.kubernetes.notices.background import Background
 from autoscaler.providers.kubernetes.notices.observed_api import ObservedApi
 from autoscaler.providers.kubernetes.notices.watch import Change, PodWatch
