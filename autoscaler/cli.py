@@ -269,21 +269,14 @@ def _import(
         typer.echo(text, nl=False)
 
 
-def _price_of(instance_type: str, os: "OperatingSystem") -> float:
-    """Return the on-demand price in dollars an hour. Raises ValueError if it is unknown."""
-    from autoscaler.providers.ec2.instance_types import instance_type as find
-
-    return find(instance_type).dollars_per_hour(os)
-
-
 def _hardware_of(instance_type: str, os: "OperatingSystem") -> "Hardware":
     """Return what is known of an instance type. Raises ValueError if it is unknown or has no price."""
     from autoscaler.config.importing.runner_keys import Hardware
     from autoscaler.images.recipe_images import recipe_image
     from autoscaler.providers.ec2.instance_types import instance_type as find
 
-    _price_of(instance_type, os)
     found = find(instance_type)
+    found.dollars_per_hour(os)
     return Hardware(found.arch, recipe_image(found.gpu_name, os, found.arch))
 
 

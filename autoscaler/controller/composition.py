@@ -60,9 +60,9 @@ from autoscaler.model.catalogue import CapacityType, Catalogue
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.model.reasons.faults import Trouble
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.views.cost import Spent
-from autoscaler.views.status import Trouble
 
 _log = structlog.get_logger(__name__)
 

@@ -95,7 +95,6 @@ class GitHubClient:
         self._groups = RunnerGroups(self._api, clock)
         self.lists = Lists(
             PageCache(self._api, self._transport.url_of, clock),
-            installations,
             self._apps,
             budget,
             clock,

@@ -120,8 +120,9 @@ async def answer(place: Place, overlay: dict[str, Any]) -> str:
     source="Kubernetes: Pod Security Standards",
 )
 async def test_the_dry_run_refuses_what_restricted_forbids(place: Place) -> None:
-    overlays = [{"spec": spec} for spec in FORBIDDEN]
-    for overlay in [*overlays, {"metadata": {"annotations": {APPARMOR: "unconfined"}}}]:
+    overlays: list[dict[str, Any]] = [{"spec": spec} for spec in FORBIDDEN]
+    overlays.append({"metadata": {"annotations": {APPARMOR: "unconfined"}}})
+    for overlay in overlays:
         found = await answer(place, overlay)
         assert found.startswith("PodSecurity: "), overlay
         assert 'violates PodSecurity "restricted' in found, overlay

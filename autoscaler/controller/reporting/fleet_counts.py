@@ -18,8 +18,9 @@ from autoscaler.model.cooldowns import (
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import Admission
-from autoscaler.model.waiting import WaitCode, Waiting
-from autoscaler.views.holds import offerings_on_hold
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import Waiting
+from autoscaler.views.offerings import offerings_on_hold
 
 HOLDS_EVERY: Seconds = 15.0
 """How often offerings on hold are counted, about as often as Prometheus scrapes."""

@@ -31,6 +31,7 @@ from autoscaler.model.machines.machine import (
     MachineState,
     TerminationReason,
 )
+from autoscaler.model.reasons.table import WaitCode
 
 _log = structlog.get_logger(__name__)
 
@@ -76,7 +77,7 @@ def _report_job(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> No
         telemetry.job_completed(sku, job.repository, job.conclusion or "unknown")
     elif row.event in _REFUSALS:
         telemetry.job_refused(sku, row.event)
-        reason = Admission(row.event).message
+        reason = WaitCode(row.event).entry.sentence
         _log.warning("job_refused", code=row.event, **job_fields(job), sku=sku, reason=reason)
 
 

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
-from enum import StrEnum
 
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs.demand import fits, normalise_labels, scope_of, serves
 from autoscaler.model.jobs.labels import covers
+from autoscaler.model.reasons.table import Unmatched
 
 SELF_HOSTED = "self-hosted"
 
@@ -17,29 +17,6 @@ _HOSTED = re.compile(r"(ubuntu|windows|macos)-(latest|slim|[0-9]{2,4}(\.[0-9]{2}
 reference" and "Larger runners reference"). Larger runners with a custom name cannot be recognized."""
 
 _CLOSE = 0.6
-
-
-class Unmatched(StrEnum):
-    """Why no SKU serves a job."""
-
-    LABELS = "labels"
-    """No SKU has all of its labels."""
-    NAMES_NO_SKU = "names_no_sku"
-    """SKUs have all of its labels, and none of the labels selects one, such as `self-hosted, linux, x64`."""
-    ACCESS = "access"
-    """SKUs have its labels, and none of them admits its repository."""
-
-    @property
-    def message(self) -> str:
-        """Return the reason as a sentence for operators."""
-        return _MESSAGES[self]
-
-
-_MESSAGES = {
-    Unmatched.LABELS: "no SKU has all of the job's labels",
-    Unmatched.NAMES_NO_SKU: "SKUs have all of the job's labels, but the labels name no SKU",
-    Unmatched.ACCESS: "the access of the SKUs with the job's labels does not admit its repository",
-}
 
 
 def why_unmatched(catalogue: Catalogue, repository: str, labels: Iterable[str]) -> Unmatched | None:
