@@ -24,7 +24,7 @@ READ_EVERY: Mapping[CapacityType, Seconds] = {
     CapacityType.ON_DEMAND: 12 * 3600.0,
     CapacityType.SPOT: 3600.0,
 }
-"""Interval of reads. Karpenter reads both every 12 hours; here a spot price is at most an hour old."""
+"""The interval of prices. Karpenter reads both every 12 hours; here a spot price is at most an hour old."""
 
 AGAIN_FIRST: Seconds = 300.0
 """First retry interval after a failure. It doubles up to the usual interval."""

@@ -79,7 +79,7 @@ class PriceAnswer:
 
 
 class PriceReader(Protocol):
-    """A provider that lists its prices."""
+    """A provider that lists its prices. `controller/money/price_refresh.py` has the interval."""
 
     @property
     def price_kinds(self) -> Collection[CapacityType]:
