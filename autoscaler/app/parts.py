@@ -141,7 +141,7 @@ class Parts:
             reruns=GuardedReruns(self._client.reruns),
             providers=self.providers,
             traces=self._traces,
-            observed=self._telemetry.troubles,
+            observed=self._telemetry.faults,
             spent=self._telemetry.spent,
         )
 
