@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.telemetry import UnmatchedTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs.job import JobState
@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 class UnmatchedJobReporter:
     """Counts each unmatched job, and logs each set of labels once in a window."""
 
-    def __init__(self, journal: Journal, telemetry: UnmatchedTelemetry) -> None:
+    def __init__(self, journal: Journal, telemetry: Telemetry) -> None:
         self._journal = journal
         self._telemetry = telemetry
         self._began: Instant = 0.0
