@@ -460,7 +460,7 @@ def test_every_method_with_a_label_is_flooded() -> None:
         "github_clock",
     }
     unlabelled |= {"run_time", "run_ended", "offerings_on_hold"}
-    public = {name for part in Telemetry.__bases__ for name in vars(part) if name[0] != "_"}
+    public = {name for part in Telemetry.__mro__ for name in vars(part) if name[0] != "_"}
     assert set(CALLS) == public - unlabelled
 
 
