@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoscaler import operator_commands
-from autoscaler.images import images
+from autoscaler.images import commands as image_commands
+from autoscaler.images.commands import images
 from autoscaler.operator_commands.usage import PlainGroup
 
 if TYPE_CHECKING:
@@ -192,6 +193,12 @@ for _command in (
     operator_commands.adopt,
 ):
     commands.command()(_command)
+images.command()(operator_commands.publish)
+images.command()(operator_commands.prune)
+images.command("check")(operator_commands.check_images)
+images.command()(image_commands.values)
+images.command()(image_commands.build)
+images.command()(image_commands.driver)
 images.command()(operator_commands.shell)
 images.command()(operator_commands.bake)
 commands.add_typer(images, name="images")

@@ -11,7 +11,12 @@ from dataclasses import replace
 import structlog
 
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.github import GitHubError, RegisteredRunner, RetryLaterError
+from autoscaler.controller.ports.github import (
+    GitHubError,
+    RegisteredRunner,
+    RetryLaterError,
+    github_errors,
+)
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
 from autoscaler.github.apps.authentication import Installation
 from autoscaler.github.apps.selection import AppSelection
@@ -58,6 +63,7 @@ _RUNNER = Target("actions", "runner")
 _log = structlog.get_logger(__name__)
 
 
+@github_errors
 class Lists:
     """Reads each list with the App that has the most headroom, and each known page with its ETag."""
 

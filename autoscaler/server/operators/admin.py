@@ -15,18 +15,16 @@ from functools import partial
 
 from aiohttp import web
 
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.fleet_queries import FleetQueries
+from autoscaler.controller.ports.operator_requests import (
     ConfigurationRequests,
     ControllerStopsError,
-    PlanInProgressError,
-    RefusedConfigurationError,
-)
-from autoscaler.controller.ports.fleet_queries import FleetQueries
-from autoscaler.controller.ports.hold_requests import HoldRequests
-from autoscaler.controller.ports.operator_requests import (
+    HoldRequests,
     OperatorRequestRefusedError,
     OperatorRequests,
+    PlanInProgressError,
     RefusalKind,
+    RefusedConfigurationError,
 )
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
