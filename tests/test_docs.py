@@ -21,7 +21,7 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import ExitReason, Machine, MachineState, TerminationReason
-from autoscaler.model.operator_holds import HoldKind
+from autoscaler.model.operators import HoldKind
 from autoscaler.model.transitions import INITIAL_STATES, TRANSITIONS
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode

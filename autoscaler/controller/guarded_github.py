@@ -27,7 +27,7 @@ from autoscaler.model.identifiers import (
     Seconds,
 )
 from autoscaler.model.jobs.access import RunnerGroup
-from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.jobs.job import RunOrigin
 
 RETRY_AFTER: Seconds = 60.0
 

@@ -25,7 +25,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.prices import Price, PriceSource
+from autoscaler.model.prices_and_quotas import Price, PriceSource
 
 _LISTED = (ProviderError, OutcomeUnknownError)
 

@@ -6,8 +6,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.identifiers import Instant
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import Installations, Instant
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.interruptions import Rerun

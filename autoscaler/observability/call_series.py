@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.model.prices import READ_AS, PriceSource
-from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.prices_and_quotas import READ_AS, PriceSource, QuotaSource
 from autoscaler.observability.registry import Registry
 
 LAG_BUCKETS = (1, 2, 5, 10, 30, 60, 300, 900, 3600)

@@ -17,7 +17,7 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     WHOLE_FLEET,
     HoldTarget,
     launch_hold,

@@ -22,7 +22,7 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.jobs.demand import classify, fits, normalise_labels, scope_of
 from autoscaler.model.jobs.job import Job, JobState
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     NO_END,
     WHOLE_FLEET,
     launch_hold,

@@ -10,7 +10,7 @@ from autoscaler.model.catalogue import Access, Limits
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import MachineState
-from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
+from autoscaler.model.operators import WHOLE_FLEET, HoldKind
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
 from autoscaler.model.waiting import WaitCode

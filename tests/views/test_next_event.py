@@ -8,9 +8,9 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import JobId, MachineId
-from autoscaler.model.jobs.job import Admission, JobState
+from autoscaler.model.jobs.job import Admission, JobState, RunOrigin
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     WHOLE_FLEET,
     HoldKind,
     HoldTarget,
@@ -18,7 +18,6 @@ from autoscaler.model.operator_holds import (
     sku_target,
 )
 from autoscaler.model.plan import Launch
-from autoscaler.model.run_origins import RunOrigin
 from autoscaler.model.waiting import WaitCode, WaitReason
 from autoscaler.views.explanation import Explanation, explain_job
 from autoscaler.views.next_event import next_event

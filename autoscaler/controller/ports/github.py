@@ -6,7 +6,7 @@ from typing import Protocol
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs.access import RunnerGroup
-from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.jobs.job import RunOrigin
 
 
 class GitHubError(Exception):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from autoscaler.controller.ports.provider_errors import OutcomeUnknownError, ProviderError
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.prices import Price, PriceSource
+from autoscaler.model.prices_and_quotas import Price, PriceSource
 
 
 @dataclass(frozen=True, slots=True)

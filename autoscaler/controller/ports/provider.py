@@ -20,13 +20,13 @@ from autoscaler.model.catalogue import CapacityType, LaunchRate, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.identifiers import (
     InstallationId,
+    Installations,
     LaunchRequestId,
     ProviderMachineId,
     ProviderName,
     Seconds,
     SkuName,
 )
-from autoscaler.model.installations import Installations
 
 MOST_CONSOLE = 16 * 1024
 """Maximum number of characters of a console output, the last ones."""

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from autoscaler.controller.ports.provider_errors import OutcomeUnknownError, ProviderError
-from autoscaler.model.quotas import QuotaSource
-from autoscaler.model.readings import Reading
+from autoscaler.model.prices_and_quotas import QuotaSource, Reading
 
 
 class QuotaLimits(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.model.readings import Reading, ReadingKind
+from autoscaler.model.prices_and_quotas import Reading, ReadingKind
 
 
 class ReadingCache(Protocol):

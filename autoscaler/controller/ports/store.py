@@ -14,8 +14,7 @@ from typing import NewType, Protocol
 from autoscaler.model.changes import HistoryRow as HistoryRow
 from autoscaler.model.changes import Record as Record
 from autoscaler.model.cooldowns import Cooldown as Cooldown
-from autoscaler.model.identifiers import Instant, JobId
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import Installations, Instant, JobId
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.interruptions import Rerun

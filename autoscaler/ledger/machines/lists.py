@@ -18,7 +18,6 @@ from autoscaler.ledger.machines.interruptions import (
     note_terminated,
 )
 from autoscaler.ledger.machines.launch_requests import count_full_listing
-from autoscaler.ledger.machines.listed_machines import new_machine
 from autoscaler.ledger.machines.slots import bind, free_slots
 from autoscaler.ledger.machines.states import (
     close_its_runner,
@@ -31,6 +30,7 @@ from autoscaler.ledger.machines.unverified import (
     adopt,
     check_age_of_store,
     listed_again,
+    new_machine,
     shown_as_assigned,
 )
 from autoscaler.ledger.records.state import LedgerState

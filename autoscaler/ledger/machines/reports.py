@@ -2,7 +2,7 @@
 
 from autoscaler.ledger.failures.circuits import note_refused_image
 from autoscaler.ledger.failures.cooldowns import note_early_exit, note_failed_boot, note_good_boot
-from autoscaler.ledger.failures.faulty_hosts import avoid_host
+from autoscaler.ledger.failures.host_failures import avoid_host
 from autoscaler.ledger.job_holds import JOB_ASSIGNED_WITHIN
 from autoscaler.ledger.machines.interruptions import note_silent, note_taken
 from autoscaler.ledger.machines.states import close_its_runner, end, fail, move, see

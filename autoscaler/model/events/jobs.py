@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
 from autoscaler.model.jobs.demand import DemandClass
-from autoscaler.model.jobs.job import JobState
-from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.jobs.job import JobState, RunOrigin
 from autoscaler.model.waiting import WaitReason
 
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.quotas import QuotaSource
-from autoscaler.model.readings import Reading
+from autoscaler.model.prices_and_quotas import QuotaSource, Reading
 from autoscaler.providers.ec2.channel import Api
 from autoscaler.providers.ec2.instance_types import quota
 from autoscaler.providers.ec2.quotas import QUOTA_CODES

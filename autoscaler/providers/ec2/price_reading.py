@@ -9,7 +9,7 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderEr
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.prices import Price
+from autoscaler.model.prices_and_quotas import Price
 from autoscaler.providers.ec2.channel import Api
 from autoscaler.providers.ec2.rows import PriceRow, SpotPriceRow
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.prices import PriceAnswer
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.prices import Price, PriceSource
+from autoscaler.model.prices_and_quotas import Price, PriceSource
 from autoscaler.providers.ec2.channel import Api
 from autoscaler.providers.ec2.instance_types import Prices
 from autoscaler.providers.ec2.price_book import PriceBook

@@ -14,8 +14,13 @@ from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import sections_of
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    LaunchRequestId,
+    ProviderName,
+    SkuName,
+)
 from autoscaler.providers.kubernetes.api.kubeconfigs import (
     Context,
     KubeconfigError,
