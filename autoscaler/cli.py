@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoscaler import operator_commands
-from autoscaler.images import images
+from autoscaler.images import commands as image_commands
+from autoscaler.images.commands import images
 from autoscaler.operator_commands.usage import PlainGroup
 
 if TYPE_CHECKING:
@@ -192,6 +193,12 @@ for _command in (
     operator_commands.adopt,
 ):
     commands.command()(_command)
+images.command()(operator_commands.publish)
+images.command()(operator_commands.prune)
+images.command("check")(operator_commands.check_images)
+images.command()(image_commands.values)
+images.command()(image_commands.build)
+images.command()(image_commands.driver)
 images.command()(operator_commands.shell)
 images.command()(operator_commands.bake)
 commands.add_typer(images, name="images")
@@ -262,21 +269,14 @@ def _import(
         typer.echo(text, nl=False)
 
 
-def _price_of(instance_type: str, os: "OperatingSystem") -> float:
-    """Return the on-demand price in dollars an hour. Raises ValueError if it is unknown."""
-    from autoscaler.providers.ec2.instance_types import instance_type as find
-
-    return find(instance_type).dollars_per_hour(os)
-
-
 def _hardware_of(instance_type: str, os: "OperatingSystem") -> "Hardware":
     """Return what is known of an instance type. Raises ValueError if it is unknown or has no price."""
     from autoscaler.config.importing.runner_keys import Hardware
     from autoscaler.images.recipe_images import recipe_image
     from autoscaler.providers.ec2.instance_types import instance_type as find
 
-    _price_of(instance_type, os)
     found = find(instance_type)
+    found.dollars_per_hour(os)
     return Hardware(found.arch, recipe_image(found.gpu_name, os, found.arch))
 
 

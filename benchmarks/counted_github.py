@@ -14,11 +14,11 @@ from autoscaler.controller.ports.github import (
     NewRegistration,
     Redelivered,
     RegisteredRunner,
+    RerunAnswer,
     RetryLaterError,
     RunnerBusyError,
 )
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
-from autoscaler.controller.ports.reruns import RerunAnswer
 from autoscaler.github.deliveries import OVERLAP
 from autoscaler.github.lists.reader import FASTEST
 from autoscaler.github.requests.budget import RESERVES

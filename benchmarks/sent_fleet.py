@@ -14,7 +14,7 @@ from autoscaler.config import Configuration
 from autoscaler.controller.ports.provider import Provider, ProviderContext
 from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
-from autoscaler.providers.ec2.offerings import price_offerings
+from autoscaler.providers.ec2.launching.offerings import price_offerings
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.registry import provider_kinds
 from tests.providers.doubles import ManualClock, RememberingTelemetry

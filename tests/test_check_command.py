@@ -265,7 +265,7 @@ def test_check_prints_warnings_beside_errors(example: Path) -> None:
         assert [line for line in lines if ": warning: " in line] == of_all
         assert [line.split(": ")[1] for line in lines if line not in of_all] == ["store"]
         assert lines == sorted(lines, key=lambda line: int(line.split(":")[1]))
-    # A warning about a wrong key would be noise.
+    # A warning about a wrong key would be noise, and some need a file of the right form.
     edit(example, "os: windows", "os: window")
     (example.parent / "server.pem").write_text("")
     lines = run("check", example).stderr.splitlines()
@@ -274,7 +274,6 @@ def test_check_prints_warnings_beside_errors(example: Path) -> None:
         "server.tls.certificate_file",
         "store",
         'skus."windows.g4dn.xlarge".os',
-        "warning",
     ]
 
 

@@ -14,13 +14,14 @@ from aiohttp import web
 from typer.testing import CliRunner, Result
 
 from autoscaler.cli import commands
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
+    HoldOutcome,
+    OperatorRequestRefusedError,
     PlanAgainst,
+    RefusalKind,
     RefusedConfigurationError,
     Reloaded,
 )
-from autoscaler.controller.ports.hold_requests import HoldOutcome
-from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import (
     InstallationId,

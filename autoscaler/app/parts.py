@@ -29,16 +29,14 @@ from autoscaler.app.translation import (
     server_settings,
 )
 from autoscaler.controller.composition import Controller, Ports, Settings
-from autoscaler.controller.guarded_github import GuardedGitHub, GuardedGitHubLists, GuardedReruns
-from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.journal import log_refused_transition
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     ControllerStopsError,
     RefusedConfigurationError,
 )
 from autoscaler.controller.ports.provider import Provider, ProviderContext, ProviderFactory
 from autoscaler.controller.ports.store import SavedState, StoreError
-from autoscaler.controller.ports.traces import TraceTelemetry
+from autoscaler.controller.ports.telemetry import TraceTelemetry
 from autoscaler.controller.reconciler import Pace
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
@@ -102,18 +100,16 @@ class Parts:
         agent = build_agent()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
         self._traces = traces
-        self._client = GitHubClient(
+        self.github = GitHubClient(
             github_settings(configuration),
             clock,
             self._telemetry,
             token_clock=self._pacing,
             wall=self._pacing.wall,
         )
-        self.github = GuardedGitHub(self._client)
         context = ProviderContext(saved.installations, agent_sha256, self._telemetry, clock)
         self.providers = {
-            name: GuardedProvider(_made(name, factory, context))
-            for name, factory in factories.items()
+            name: _made(name, factory, context) for name, factory in factories.items()
         }
         self._controller = Controller(self._ports(store), self._settings(), saved.installations)
         self._reloading = Reloading(
@@ -137,8 +133,8 @@ class Parts:
             store=store,
             readings=store,
             github=self.github,
-            lists=GuardedGitHubLists(self._client.lists),
-            reruns=GuardedReruns(self._client.reruns),
+            lists=self.github.lists,
+            reruns=self.github.reruns,
             providers=self.providers,
             traces=self._traces,
             observed=self._telemetry.troubles,

@@ -1,7 +1,7 @@
 """What a sent fleet.yaml may make the controller plan with, and which of its keys the plan uses."""
 
 from autoscaler import config
-from autoscaler.controller.ports.configuration_requests import RefusedConfigurationError
+from autoscaler.controller.ports.operator_requests import RefusedConfigurationError
 from autoscaler.model.catalogue import Catalogue
 
 MAX_READY = 20_000

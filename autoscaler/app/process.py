@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from autoscaler.controller.ports.telemetry import StoreTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.identifiers import Seconds
 from autoscaler.server.machines.agents import keep_agent
 
@@ -46,7 +46,7 @@ def keep_agent_beside(store: Path | None, agent: bytes) -> tuple[bytes, ...]:
         return ()
 
 
-async def report_store_size(path: Path, telemetry: StoreTelemetry) -> None:
+async def report_store_size(path: Path, telemetry: Telemetry) -> None:
     """Report the sizes of a SQLite file and its write-ahead log every 15 seconds, until cancelled.
 
     Reads them in a thread, because a network disk may be slow.

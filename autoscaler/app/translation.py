@@ -35,7 +35,7 @@ def catalogue(
     """Return the catalogue: offerings of the opened providers, and launch rates of all providers."""
     settings = configuration.settings
     open_providers = {name: providers[name] for name in opened}
-    rates = {name: provider.launch_rate for name, provider in providers.items()}
+    able = {name: provider.capabilities for name, provider in providers.items()}
     return Catalogue(
         fleet=settings.fleet,
         installations=installations,
@@ -48,8 +48,8 @@ def catalogue(
         scopes=config.scopes(settings),
         limits=config.limits(settings),
         registration=config.registration_rate(settings),
-        launch_rates={name: rate for name, rate in rates.items() if rate is not None},
-        largest_requests={name: one.largest_request for name, one in providers.items()},
+        launch_rates={name: one.launch_rate for name, one in able.items() if one.launch_rate},
+        largest_requests={name: one.largest_request for name, one in able.items()},
     )
 
 

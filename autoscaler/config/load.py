@@ -62,7 +62,8 @@ def load(
         raise ConfigurationError([*document.problems, *too_many])
     settings, wrong = validate(document, structure)
     configuration = Configuration(path, settings, document)
-    found = [*_check(configuration, kinds)]
+    # Warnings about the values of an unfinished file would be noise.
+    found = [one for one in _check(configuration, kinds) if not (wrong and one.warning)]
     if files:
         found += check_files(configuration, try_store=try_store)
     if also is not None:

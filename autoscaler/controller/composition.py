@@ -42,14 +42,11 @@ from autoscaler.controller.operators.recent_past import RecentPast
 from autoscaler.controller.operators.reconfiguration import Reconfiguration
 from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.clock import Clock, Ids
-from autoscaler.controller.ports.github import GitHub
+from autoscaler.controller.ports.github import GitHub, Reruns
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
-from autoscaler.controller.ports.readings import ReadingCache
-from autoscaler.controller.ports.reruns import Reruns
-from autoscaler.controller.ports.store import SavedState, Store
-from autoscaler.controller.ports.telemetry import Telemetry
-from autoscaler.controller.ports.traces import TraceTelemetry
+from autoscaler.controller.ports.store import ReadingCache, SavedState, Store
+from autoscaler.controller.ports.telemetry import Telemetry, TraceTelemetry
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
 from autoscaler.controller.reporting.fleet_counts import report_offerings_on_hold
 from autoscaler.controller.reporting.history_metrics import report
@@ -62,9 +59,9 @@ from autoscaler.ledger.records.state import Refuse, raise_unlisted
 from autoscaler.model.catalogue import CapacityType, Catalogue
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
+from autoscaler.model.reasons.faults import Trouble
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.views.cost import Spent
-from autoscaler.views.status import Trouble
 
 _log = structlog.get_logger(__name__)
 
@@ -76,6 +73,7 @@ class Ports:
     `pacing` is a clock of real time, for the pauses of the control loop. `background` is the clock of
     tasks that may run late: the simulator slows it down, because they look every second for hours.
     `observed` returns the troubles of the fleet that only the metrics show, `spent` what was paid so far.
+    A reload replaces entries of `providers`.
     """
 
     clock: Clock
@@ -197,7 +195,11 @@ class Controller:
         ports, journal = self._ports, self.journal
         clock, background, telemetry = ports.clock, ports.background, ports.telemetry
         providers, readings = ports.providers, ports.readings
-        notices = {name: one.notices for name, one in providers.items() if one.notices}
+        notices = {
+            name: queue
+            for name, one in providers.items()
+            if (queue := one.capabilities.notices) is not None
+        }
         self.price_refresh = PriceRefresh(
             providers, readings, self._use_new_prices, telemetry, clock
         )
@@ -279,21 +281,29 @@ class Controller:
         self.reconciler.stop()
 
     async def _open_and_list(self, name: ProviderName) -> bool:
-        provider = self._ports.providers[name]
         try:
-            await provider.open()
+            await self._open(name)
         except (ProviderError, OutcomeUnknownError) as error:
-            hint = provider.hint(error)
-            _log.error("provider_not_opened", provider=name, error=str(error), hint=hint)
+            _log.error("provider_not_opened", provider=name, error=str(error), hint=error.hint)
             return False
         await self.price_refresh.wait_for_first(name)
         return await self.machine_lists.list_machines(name)
 
     async def _read_again(self, name: ProviderName) -> None:
         try:
-            await self._ports.providers[name].open()
+            await self._open(name)
         except (ProviderError, OutcomeUnknownError) as error:  # the values read last stay in use
             _log.warning("provider_not_read_again", provider=name, error=str(error))
+
+    async def _open(self, name: ProviderName) -> None:
+        """Open a provider. If a reload replaces it meanwhile, the new one is opened, too.
+
+        Raises ProviderError, OutcomeUnknownError.
+        """
+        opened: Provider | None = None
+        while opened is not self._ports.providers[name]:
+            opened = self._ports.providers[name]
+            await opened.open()
 
     def _use_offerings(self, opened: Collection[ProviderName]) -> None:
         """Put the offerings of these providers into the catalogue."""

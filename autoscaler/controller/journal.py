@@ -12,7 +12,7 @@ import structlog
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import DeliveryKey, Store, StoreError
-from autoscaler.controller.ports.telemetry import StoreTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.changes import Changes, HistoryRow, copied
 from autoscaler.model.events import Event
@@ -39,9 +39,7 @@ def log_refused_transition(error: UnlistedTransitionError) -> None:
 class Journal:
     """Owns the ledger. Every event goes through `record` or `note`."""
 
-    def __init__(
-        self, ledger: Ledger, store: Store, clock: Clock, telemetry: StoreTelemetry
-    ) -> None:
+    def __init__(self, ledger: Ledger, store: Store, clock: Clock, telemetry: Telemetry) -> None:
         self.ledger = ledger
         self.changed = asyncio.Event()
         self.broken: StoreError | None = None

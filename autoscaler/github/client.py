@@ -20,6 +20,7 @@ from autoscaler.controller.ports.github import (
     RegisteredRunner,
     RunnerBusyError,
     RunnerExistsError,
+    github_errors,
 )
 from autoscaler.controller.ports.telemetry import GitHubTelemetry
 from autoscaler.github.apps.authentication import App, Installation
@@ -64,6 +65,7 @@ class _JitAnswer(Received):
     encoded_jit_config: Annotated[str, Field(min_length=1, repr=False)]
 
 
+@github_errors
 class GitHubClient:
     """A client for one GitHub instance, with one or several Apps.
 
@@ -93,7 +95,6 @@ class GitHubClient:
         self._groups = RunnerGroups(self._api, clock)
         self.lists = Lists(
             PageCache(self._api, self._transport.url_of, clock),
-            installations,
             self._apps,
             budget,
             clock,

@@ -14,8 +14,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autoscaler.controller.ports.github import RetryLaterError
-from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
+from autoscaler.controller.ports.github import (
+    RerunAnswer,
+    RerunUnknownError,
+    RetryLaterError,
+    github_errors,
+)
 from autoscaler.github.apps.authentication import Installation
 from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.apps.targets import Target, target_of_repository
@@ -47,6 +51,7 @@ class _JobPage(Received):
     jobs: list[_Job]
 
 
+@github_errors
 class JobReruns:
     """Requests re-runs with the App that has the most headroom."""
 

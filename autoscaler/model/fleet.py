@@ -27,7 +27,7 @@ from autoscaler.model.machines.evidence import StartEvidence
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.operators import OperatorHolds
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.reasons.table import Unmatched
 
 Id_co = TypeVar("Id_co", covariant=True)
 Value_co = TypeVar("Value_co", covariant=True)

@@ -68,7 +68,7 @@ def terminate(
     the reason. --force terminates the machine, and fails its job.
     """
     with connected(config, url, token_file) as client:
-        answer = client.terminate(machine, force=force)
+        answer = client.act(f"/admin/machines/{client.quoted(machine)}/terminate", force=force)
     if as_json:
         print_json(answer)
     else:
@@ -96,7 +96,7 @@ def adopt(
     ID of a controller that runs.
     """
     with connected(config, url, token_file) as client:
-        answer = client.adopt(installation, force=force)
+        answer = client.act("/admin/adopt", installation=installation, force=force)
     if as_json:
         print_json(answer)
     else:
@@ -197,7 +197,7 @@ def _hold(
     request: str, config: Config, target: str, url: Url, token_file: TokenFile, *, as_json: bool
 ) -> None:
     with connected(config, url, token_file) as client:
-        answer = client.hold(request, target)
+        answer = client.act(f"/admin/{request}", target=target)
     if as_json:
         print_json(answer)
         return

@@ -56,7 +56,7 @@ def reload(
     It uses changed SKUs and limits at once. For other keys, it starts again within its process.
     """
     with connected(config, url, token_file) as client, _problems_of(None):
-        found = client.reload()
+        found = client.act("/admin/reload")
     if as_json:
         print_json(found)
         return

@@ -2,11 +2,10 @@
 
 import typer
 
-from autoscaler.model.wording import sentence
+from autoscaler.model.wording import duration, moment, sentence
 from autoscaler.operator_commands.options import plain
 from autoscaler.operator_commands.pages import Answer, job_name, print_history
 from autoscaler.operator_commands.tables import print_table
-from autoscaler.views.times import duration, moment
 
 
 def print_explanation(found: Answer) -> None:

@@ -4,10 +4,9 @@ from typing import Any
 
 import typer
 
-from autoscaler.model.wording import counted
+from autoscaler.model.wording import counted, duration, moment
 from autoscaler.operator_commands.options import plain
 from autoscaler.operator_commands.tables import print_table
-from autoscaler.views.times import duration, moment
 
 Answer = dict[str, Any]
 

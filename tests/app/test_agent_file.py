@@ -142,6 +142,7 @@ def test_the_file_behaves_like_its_modules(tmp_path: Path) -> None:
             "def f():\n    from autoscaler.agent.other import x",
             "main.py:2: write `from autoscaler.",
         ),
+        ("from autoscaler.agent.room import one", "there is no room.py: write `from autoscaler."),
         ("from time import sleep", "main.py:1: write `import MODULE`"),
         ("import time as t", "main.py:1: write `import MODULE`"),
         ("from autoscaler.agent.other import x\nx = 1", "main.py: x is also defined in other.py"),

@@ -17,8 +17,8 @@ from autoscaler.controller.ports.bootstrap import (
     HealthChecks,
     NotKnownYetError,
 )
+from autoscaler.controller.ports.github import RerunAnswer
 from autoscaler.controller.ports.provider import Provider
-from autoscaler.controller.ports.reruns import RerunAnswer
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import (
     Access,

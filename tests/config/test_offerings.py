@@ -3,8 +3,8 @@
 import pytest
 
 from autoscaler.model.catalogue import Architecture, OperatingSystem
+from autoscaler.providers.ec2.checks.offerings import Place, offering_problems, validate_offerings
 from autoscaler.providers.ec2.configuration import Ec2Section
-from autoscaler.providers.ec2.offering_checks import Place, offering_problems, validate_offerings
 from tests.config.fleet_file import Folder, changed, on_ec2
 
 KNOWN = {"g5.xlarge": Architecture.X64, "m7g.large": Architecture.ARM64}

@@ -12,7 +12,7 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, TerminationReason
 from autoscaler.model.prices_and_quotas import PriceSource, QuotaSource
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.reasons.table import Unmatched
 from autoscaler.simulator.world.crash_point import CrashPoint as CrashPoint
 from autoscaler.simulator.world.ids import SequentialIds as SequentialIds
 

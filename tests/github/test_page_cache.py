@@ -57,7 +57,7 @@ async def lists_that_keep(world: World, most: int) -> AsyncIterator[Lists]:
     selection = AppSelection(api, installations, budget, clock)
     pages = PageCache(api, transport.url_of, clock, most)
     try:
-        yield Lists(pages, installations, selection, budget, clock, limited=False)
+        yield Lists(pages, selection, budget, clock, limited=False)
     finally:
         await selection.close()
         await transport.close()

@@ -14,7 +14,7 @@ from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId, SkuN
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import MachineState
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.reasons.table import Unmatched
 from tests.ledger.builders import GPU, GPU_CLASS, START, WHY, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku
 

@@ -14,7 +14,7 @@ from autoscaler.model.jobs.job import JobState, RunOrigin
 from autoscaler.model.machines.machine import ExitReason
 from autoscaler.model.operators import HoldTarget, TargetKind
 from autoscaler.model.plan import Launch
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 from tests.ledger.builders import ALICE, GPU_CLASS, World
 from tests.ledger.test_holds import held_jobs, leaves_idle, serves_the_repository
 from tests.planner.fleets import catalogue, sku

@@ -13,7 +13,7 @@ from autoscaler.model.catalogue import Access, Scope, Sku
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs.job import Admission, JobState, RunOrigin
 from autoscaler.model.plan import Launch, ReadJob, ReadRun
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, next_name, sku
 

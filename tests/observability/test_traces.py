@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from structlog.testing import capture_logs
 
 from autoscaler.app.running import TRACES_TO, open_traces
-from autoscaler.controller.ports.traces import Stage, TraceTelemetry, WaitTrace
+from autoscaler.controller.ports.telemetry import Stage, TraceTelemetry, WaitTrace
 from autoscaler.model.identifiers import (
     JobId,
     LaunchRequestId,

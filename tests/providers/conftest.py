@@ -21,9 +21,9 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
-from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings, Ec2Sku, Timeouts
+from autoscaler.providers.ec2.worker.channel import WorkerChannel
 from tests.patience import PATIENCE
 from tests.providers.contract import MakeOrder
 from tests.providers.doubles import ManualClock, RememberingTelemetry

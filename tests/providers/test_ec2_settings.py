@@ -7,8 +7,8 @@ import pytest
 from autoscaler import config
 from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName
+from autoscaler.providers.ec2.checks.offerings import offering_problems
 from autoscaler.providers.ec2.instance_types import Prices
-from autoscaler.providers.ec2.offering_checks import offering_problems
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
 from autoscaler.providers.ec2.translation import ec2_settings
 from autoscaler.providers.registry import provider_kinds

@@ -14,19 +14,18 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     ConfigurationRequests,
     ControllerStopsError,
-    PlanAgainst,
-    PlanInProgressError,
-    RefusedConfigurationError,
-    Reloaded,
-)
-from autoscaler.controller.ports.hold_requests import HoldOutcome, HoldRequests
-from autoscaler.controller.ports.operator_requests import (
+    HoldOutcome,
+    HoldRequests,
     OperatorRequestRefusedError,
     OperatorRequests,
+    PlanAgainst,
+    PlanInProgressError,
     RefusalKind,
+    RefusedConfigurationError,
+    Reloaded,
 )
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import (

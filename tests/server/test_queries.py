@@ -78,6 +78,7 @@ async def test_the_status_has_the_troubles_and_each_sku(asked: Asked) -> None:
             "code": "max_machines",
             "about": "gpu",
             "message": "1 job waits: max_machines of gpu (1) is reached",
+            "sku": "gpu",
         }
     ]
     assert [one["sku"] for one in seen["skus"]] == ["gpu", "cpu"]

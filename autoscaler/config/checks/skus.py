@@ -4,7 +4,7 @@ Each kind of provider checks its own keys.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, dotted, listed, nearest, show
@@ -67,11 +67,8 @@ def _above(
 
 
 def _labels(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Iterator[Problem]:
-    seen = {str(path[-1]).lower()}
-    for index, label in enumerate(sku.labels):
-        if label.lower() in seen:
-            yield configuration.error((*path, "labels", index), "is repeated", "remove it")
-        seen.add(label.lower())
+    for index in repeats(label.lower() for label in (str(path[-1]), *sku.labels)):
+        yield configuration.error((*path, "labels", index - 1), "is repeated", "remove it")
 
 
 def _amd_on_windows(
@@ -152,9 +149,17 @@ def _repeats(
 ) -> Iterator[Problem]:
     for key in type(option).model_fields:
         values = getattr(option, key, ())
-        for index, value in enumerate(values if isinstance(values, tuple) else ()):
-            if value in values[:index]:
-                yield configuration.error((*path, key, index), "is repeated", "remove it")
+        for index in repeats(values if isinstance(values, tuple) else ()):
+            yield configuration.error((*path, key, index), "is repeated", "remove it")
+
+
+def repeats(values: Iterable[Hashable]) -> Iterator[int]:
+    """Return the position of each value that stands before it, too."""
+    seen: set[Hashable] = set()
+    for index, value in enumerate(values):
+        if value in seen:
+            yield index
+        seen.add(value)
 
 
 def not_in_force(settings: Settings) -> list[str]:

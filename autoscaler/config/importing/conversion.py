@@ -18,6 +18,7 @@ from autoscaler.config.importing.values import read
 from autoscaler.config.problems import ConfigurationError, Problem, printable, show
 from autoscaler.config.reading.document import MAX_BYTES, parse
 from autoscaler.config.settings.shapes import ProviderName
+from autoscaler.model.wording import counted
 
 HOLDS_RUNNER = "must contain GitHub's runner, which PyTorch's fleet downloads at boot"
 
@@ -64,14 +65,14 @@ def report_lines(imported: Imported, file: str, width: int | None = None) -> Ite
         else:
             yield from _wrapped(f"{row[0]}  {row[1]}", row[2], width)
     for image, count in sorted(imported.assumed.items()):
-        yield from _wrapped(f"no ami for {_count(count, 'SKU')}: image {image}", "", width)
+        yield from _wrapped(f"no ami for {counted(count, 'SKU')}: image {image}", "", width)
     for image, count in sorted(imported.taken.items()):
-        what = f"image {image} of {_count(count, 'SKU')} {_about(image)}"
+        what = f"image {image} of {counted(count, 'SKU')} {_about(image)}"
         yield from _wrapped(what, "", width)
     carried, reported = len(imported.carried), len(imported.reported)
     yield (
-        f"{_count(carried + reported, 'key')}: {carried} carried over into "
-        f"{_count(len(imported.skus), 'SKU')}, {reported} reported"
+        f"{counted(carried + reported, 'key')}: {carried} carried over into "
+        f"{counted(len(imported.skus), 'SKU')}, {reported} reported"
     )
 
 
@@ -93,10 +94,6 @@ def _wrapped(head: str, rest: str, width: int | None) -> list[str]:
         return [line]
     parts = [*wrap(head, width, subsequent_indent="    ", break_on_hyphens=False)]
     return parts + wrap(rest, width, initial_indent="    ", subsequent_indent="    ")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _check(options: ImportOptions) -> None:

@@ -10,7 +10,7 @@ from autoscaler.model.events import RunnerRead, RunRead
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.jobs.runners import Runner
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 
 _log = structlog.get_logger(__name__)
 

@@ -26,7 +26,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError, RunnerBusyError
 from autoscaler.controller.ports.github_lists import GitHubLists, ListedRun
-from autoscaler.controller.ports.telemetry import SyncTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reporting.log_fields import runner_name_fields
 from autoscaler.ledger.machines.unverified import awaits_runner_list, needs_runner_list
 from autoscaler.model.events import JobObserved, RunnersListed
@@ -69,7 +69,7 @@ async def synchronize(
     lists: GitHubLists,
     github: GitHub,
     recall: Recall,
-    telemetry: SyncTelemetry,
+    telemetry: Telemetry,
     clock: Clock,
 ) -> None:
     """Read GitHub's lists until cancelled. Raises StoreError.
@@ -123,7 +123,7 @@ class _AccountSync:
         now = self._clock.now()
         return staleness(self.state.known(), now)
 
-    async def run(self, telemetry: SyncTelemetry) -> None:
+    async def run(self, telemetry: Telemetry) -> None:
         """Read this account's lists until cancelled. Raises StoreError."""
         async with asyncio.TaskGroup() as readings:
             for tick in count():

@@ -239,14 +239,15 @@ class BootstrapService:
         A provider that left fleet.yaml cannot be asked, and the machine runs its job unprotected.
         """
         provider = self._providers.get(machine.provider)
-        if provider is None or machine.placement.provider_id is None:
+        protect = provider.capabilities.protect if provider is not None else None
+        if protect is None or machine.placement.provider_id is None:
             return
         try:
             async with asyncio.timeout(ANSWERED_WITHIN):
-                await provider.protect(machine.placement.provider_id)
+                await protect(machine.placement.provider_id)
         except (ProviderError, OutcomeUnknownError, TimeoutError) as error:
             problem = str(error) or f"no answer within {ANSWERED_WITHIN:g} s"
-            hint = provider.hint(error)
+            hint = error.hint if isinstance(error, ProviderError) else None
             _log.warning(
                 "machine_not_protected", **machine_fields(machine), error=problem, hint=hint
             )

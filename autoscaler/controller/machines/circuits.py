@@ -18,7 +18,7 @@ from autoscaler.model.cooldowns import exits_key
 from autoscaler.model.events import CircuitClosed, ImageReplaced
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.machines.machine import ExitReason, Machine, MachineState
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 
 LOOK_EVERY: Seconds = 60.0
 """How often the images of SKUs with an open circuit breaker are read."""

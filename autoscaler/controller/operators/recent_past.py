@@ -13,10 +13,9 @@ from autoscaler.model.events import Event, JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds, SkuName
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.machines.machine import BOOTING_STATES, MachineState
-from autoscaler.model.wait_objectives import WaitObjective, objective_of
+from autoscaler.model.wait_objectives import Starts, WaitObjective, objective_of
 from autoscaler.views.grid import Commit
 from autoscaler.views.overview import Sample
-from autoscaler.views.starts import Starts
 
 SAMPLE_EVERY: Seconds = 60.0
 SAMPLES = 361

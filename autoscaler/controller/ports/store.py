@@ -14,12 +14,13 @@ from typing import NewType, Protocol
 from autoscaler.model.changes import HistoryRow as HistoryRow
 from autoscaler.model.changes import Record as Record
 from autoscaler.model.cooldowns import Cooldown as Cooldown
-from autoscaler.model.identifiers import Installations, Instant, JobId
+from autoscaler.model.identifiers import Installations, Instant, JobId, ProviderName
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine
+from autoscaler.model.prices_and_quotas import Reading, ReadingKind
 
 
 class StoreError(Exception):
@@ -117,3 +118,15 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Finish the current transactions and release the file. Idempotent."""
+
+
+class ReadingCache(Protocol):
+    """Stores the last readings. Every method raises StoreError and nothing else."""
+
+    async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
+        """Return the stored readings of this provider and kind, by name."""
+
+    async def save_readings(
+        self, provider: ProviderName, kind: ReadingKind, readings: Sequence[Reading]
+    ) -> None:
+        """Replace all stored readings of this provider and kind. Durable on return."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.traces import Stage, TraceTelemetry, WaitTrace
+from autoscaler.controller.ports.telemetry import Stage, TraceTelemetry, WaitTrace
 from autoscaler.ledger.jobs.job_waits import machine_of, wait_stages
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.changes import HistoryRow

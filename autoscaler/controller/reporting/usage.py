@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.telemetry import RunTelemetry, UsageTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.ledger.jobs.job_waits import launched_at, machine_of
 from autoscaler.model.accounting import FailureCause, MachineUse, RunState
 from autoscaler.model.changes import HistoryRow
@@ -57,7 +57,7 @@ class UsageMeter:
     Both are in memory alone. After a restart, failed jobs from before it are not counted.
     """
 
-    def __init__(self, journal: Journal, telemetry: UsageTelemetry) -> None:
+    def __init__(self, journal: Journal, telemetry: Telemetry) -> None:
         self._journal = journal
         self._state = journal.ledger.state
         self._telemetry = telemetry
@@ -185,7 +185,7 @@ class RunMeter:
     Only jobs that a SKU serves count. In memory alone: a restart begins the times of open runs again.
     """
 
-    def __init__(self, journal: Journal, telemetry: RunTelemetry) -> None:
+    def __init__(self, journal: Journal, telemetry: Telemetry) -> None:
         self._journal = journal
         self._telemetry = telemetry
         self._runs: dict[int, _Run] = {}

@@ -57,15 +57,19 @@ class Installations:
             if self._clock.now() >= self._looked_at[app.app_id, place] + _LOOK_AGAIN:
                 # In the background, because other installations can be used meanwhile.
                 self._start(app, target)
-        return self._all(target)
+        return self.known(target)
 
     async def of_repository(self, target: Target) -> tuple[Installation, ...]:
         """Return the installations on the account of a repository. Raises as `of_scope`.
 
         Sends no request if one is known, because an installation usually covers the whole account.
         """
-        known = self._all(target)
-        return known or await self._find(target, self._apps)
+        return self.known(target) or await self._find(target, self._apps)
+
+    def known(self, target: Target) -> tuple[Installation, ...]:
+        """Return the installations on the account of a target that were found so far."""
+        found = (self._live(app, target) for app in self._apps)
+        return tuple(installation for installation in found if installation is not None)
 
     async def close(self) -> None:
         """Cancel requests. Idempotent."""
@@ -77,14 +81,10 @@ class Installations:
         known = self._known.get((app.app_id, target.account))
         return known if known is not None and not known.uninstalled else None
 
-    def _all(self, target: Target) -> tuple[Installation, ...]:
-        found = (self._live(app, target) for app in self._apps)
-        return tuple(installation for installation in found if installation is not None)
-
     async def _find(self, target: Target, apps: Sequence[App]) -> tuple[Installation, ...]:
         flights = [asyncio.shield(self._start(app, target)) for app in apps]
         outcomes = await asyncio.gather(*flights, return_exceptions=True)
-        if found := self._all(target):
+        if found := self.known(target):
             return found
         errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if unlisted := [error for error in errors if not isinstance(error, GitHubError)]:

@@ -82,6 +82,16 @@ class AppSelection:
         candidates = await self._installations.of_repository(target)
         return await self.run(candidates, target, request, work)
 
+    async def installations(self, target: Target) -> tuple[Installation, ...]:
+        """Return the installations on an organization or a repository, at least one. Raises as `Api.ask`."""
+        if target.repository is None:
+            return await self._installations.of_scope(target)
+        return await self._installations.of_repository(target)
+
+    def known(self, target: Target) -> tuple[Installation, ...]:
+        """Return the installations on the account of a target that were found so far."""
+        return self._installations.known(target)
+
     async def shown(self, target: Target, request: Request) -> Answer:
         """Return the answer about an object in a repository, of an App that may see it.
 

@@ -11,10 +11,14 @@ from dataclasses import replace
 import structlog
 
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.github import GitHubError, RegisteredRunner, RetryLaterError
+from autoscaler.controller.ports.github import (
+    GitHubError,
+    RegisteredRunner,
+    RetryLaterError,
+    github_errors,
+)
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
 from autoscaler.github.apps.authentication import Installation
-from autoscaler.github.apps.installations import Installations
 from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.apps.targets import Target, target_of_repository, target_of_scope
 from autoscaler.github.jobs import Source
@@ -59,26 +63,24 @@ _RUNNER = Target("actions", "runner")
 _log = structlog.get_logger(__name__)
 
 
+@github_errors
 class Lists:
     """Reads each list with the App that has the most headroom, and each known page with its ETag."""
 
     def __init__(
         self,
         pages: PageCache,
-        installations: Installations,
-        selection: AppSelection,
+        apps: AppSelection,
         budget: Budget,
         clock: Clock,
         limited: bool,
     ) -> None:
         """`limited`: assume an hourly limit until GitHub's answers report one."""
         self._pages = pages
-        self._installations = installations
-        self._apps = selection
+        self._apps = apps
         self._budget = budget
         self._clock = clock
         self._limited = limited
-        self._callers: dict[str, tuple[Installation, ...]] = {}
 
     async def repositories(self, scope: str) -> Listing[ListedRepository]:
         """See `GitHubLists`. Leaves out archived repositories, which run no jobs.
@@ -92,7 +94,7 @@ class Lists:
         found: dict[str, ListedRepository] = {}
         errors: list[GitHubError] = []
         calls, whole = 0, True
-        callers = await self._candidates(target)
+        callers = await self._apps.installations(target)
         for caller in callers:
             # Each App's installation may have access to different repositories.
             try:
@@ -138,14 +140,11 @@ class Lists:
             f"{target.route}/actions/runs{{?status,created,per_page}}",
             {**target.variables, "status": status, "per_page": PER_PAGE},
         )
-        candidates = await self._candidates(target)
         found: dict[int, ListedRun] = {}
         pages = calls = 0
         until = ""
         while pages < MAX_PAGES:
-            read = await self._pages_as(
-                candidates, target, request, RUNS_WITH_TIMES, FILTERED_PAGES
-            )
+            read = await self._read_pages(target, request, RUNS_WITH_TIMES, FILTERED_PAGES)
             found.update((run.id, run) for run, _ in read.items)
             pages, calls = pages + read.pages, calls + read.calls
             if read.pages < FILTERED_PAGES:
@@ -199,28 +198,18 @@ class Lists:
             f"{target.route}/actions/runners/deprecations/{{version}}",
             {**target.variables, "version": version},
         )
-        candidates = await self._candidates(target)
         # An App that is refused here is not tried later at the scope because of it.
-        listed = await self._read_as(candidates, _RUNNER, request, DEPRECATION, most=1)
+        listed = await self._read(target, request, DEPRECATION, most=1, about=_RUNNER)
         return min(listed.items, default=None)
 
     def pace(self, scope: str) -> float:
         """See `GitHubLists`."""
-        callers = self._callers.get(target_of_scope(scope).account, ())
+        callers = self._apps.known(target_of_scope(scope))
         assumed = ASSUMED_LIMIT if self._limited else None
         request, now = _list_request("/installation/repositories", {}), self._clock.now()
         paces = [self._budget.pace(one.name, request, now, assumed) for one in callers]
         # The first request finds the installations. Before it, one request a second is allowed.
         return min(FASTEST, sum(paces)) if paces else 1.0
-
-    async def _candidates(self, target: Target) -> tuple[Installation, ...]:
-        found = (
-            await self._installations.of_scope(target)
-            if target.repository is None
-            else await self._installations.of_repository(target)
-        )
-        self._callers[target.account] = found
-        return found
 
     async def _read(
         self,
@@ -228,36 +217,28 @@ class Lists:
         request: Request,
         page_format: PageFormat[Shape, Item],
         most: int = MAX_PAGES,
+        about: Target | None = None,
     ) -> Listing[Item]:
-        candidates = await self._candidates(target)
-        return await self._read_as(candidates, target, request, page_format, most)
-
-    async def _read_as(
-        self,
-        candidates: tuple[Installation, ...],
-        target: Target,
-        request: Request,
-        page_format: PageFormat[Shape, Item],
-        most: int,
-    ) -> Listing[Item]:
-        read = await self._pages_as(candidates, target, request, page_format, most)
+        """Return a list. `about`: what the request is about, if it is not the target."""
+        read = await self._read_pages(target, request, page_format, most, about)
         if most == MAX_PAGES and not read.whole:
             # A caller would take a part for the whole list, and the other runners for absent.
             raise _too_many(request, most)
         return Listing(read.items, read.calls)
 
-    async def _pages_as(
+    async def _read_pages(
         self,
-        candidates: tuple[Installation, ...],
         target: Target,
         request: Request,
         page_format: PageFormat[Shape, Item],
         most: int,
+        about: Target | None = None,
     ) -> Pages[Item]:
         async def read_with(caller: Installation) -> Pages[Item]:
             return await self._pages.read(request, caller, page_format, most)
 
-        return await self._apps.run(candidates, target, request, read_with)
+        candidates = await self._apps.installations(target)
+        return await self._apps.run(candidates, about or target, request, read_with)
 
 
 def _too_many(request: Request, pages: int) -> GitHubError:

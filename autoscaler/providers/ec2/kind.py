@@ -10,12 +10,14 @@ from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.settings.fleet import Settings
 from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, SkuSettings
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.ec2 import file_checks
+from autoscaler.providers.ec2.checks import contradictions
 from autoscaler.providers.ec2.configuration import KEY, Ec2OptionKeys, Ec2Section, Ec2SkuKeys
-from autoscaler.providers.ec2.gpus import gpus_of
 
 if TYPE_CHECKING:
     from autoscaler.providers.ec2.factory import Ec2Factory
+from autoscaler.config.settings.sku import AcceleratorVendor
+from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.providers.ec2.instance_types import instance_types
 
 
 class Ec2Kind(ProviderKind):
@@ -36,11 +38,11 @@ class Ec2Kind(ProviderKind):
 
     def check(self, configuration: Configuration) -> Iterator[Problem]:
         """Return contradictions between regions, platforms and images, and warnings about queues."""
-        yield from file_checks.check(configuration)
+        yield from contradictions.check(configuration)
 
     def preflight(self, configuration: Configuration, *, files: bool) -> Iterator[Problem]:
         """Return unknown types, quotas and regions, and files that cannot be used."""
-        from autoscaler.providers.ec2.preflight import preflight
+        from autoscaler.providers.ec2.checks.preflight import preflight
 
         yield from preflight(configuration, files=files)
 
@@ -51,3 +53,18 @@ class Ec2Kind(ProviderKind):
         types = option.instance_types if isinstance(option, Ec2OptionKeys) else ()
         found = ((name, gpus_of(name, sku.os)) for name in types or ())
         return {name: gpus for name, gpus in found if gpus is not None}
+
+
+def gpus_of(instance_type: str, os: OperatingSystem) -> Accelerator | None:
+    """Return the vendor and number of an instance type's GPUs, or None if the agent cannot check them.
+
+    It checks NVIDIA's and, on Linux, AMD's: no Gaudi, Inferentia or Trainium. How many GPUs a machine with a
+    part of a GPU shows (g6f, gr6f) is not known.
+    """
+    known = instance_types().get(instance_type)
+    if known is None or known.gpu_count == 0 or known.gpu_maker not in set(AcceleratorVendor):
+        return None
+    vendor = AcceleratorVendor(known.gpu_maker)
+    if vendor is AcceleratorVendor.AMD and os is not OperatingSystem.LINUX:
+        return None
+    return Accelerator(vendor=vendor, count=known.gpu_count)

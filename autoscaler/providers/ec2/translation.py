@@ -16,6 +16,7 @@ from autoscaler.providers.ec2.configuration import (
     TokenBucket,
     Volume,
 )
+from autoscaler.providers.ec2.launching.user_data import render_user_data
 from autoscaler.providers.ec2.settings import (
     CanaryImage,
     Ec2Option,
@@ -23,7 +24,6 @@ from autoscaler.providers.ec2.settings import (
     Ec2Sku,
     VolumeOptions,
 )
-from autoscaler.providers.ec2.user_data import render_user_data
 
 
 def ec2_section(settings: Settings, name: ProviderName) -> Ec2Section:

@@ -44,9 +44,12 @@ class KubernetesKind(ProviderKind):
 
     def preflight(self, configuration: Configuration, *, files: bool) -> Iterator[Problem]:
         """Return overlays that break a rule, unknown contexts, and files that cannot be used."""
-        from autoscaler.providers.kubernetes.checks.preflight import preflight
+        from autoscaler.providers.kubernetes.checks.kubeconfigs import file_problems
+        from autoscaler.providers.kubernetes.checks.overlays import overlay_problems
 
-        yield from preflight(configuration, files=files)
+        yield from overlay_problems(configuration)
+        if files:
+            yield from file_problems(configuration)
 
     async def check_online(self, configuration: Configuration) -> OnlineCheck:
         """Ask each cluster for the rights of the credentials, and for a dry run of each launch option."""

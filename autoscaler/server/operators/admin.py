@@ -15,22 +15,21 @@ from functools import partial
 
 from aiohttp import web
 
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.fleet_queries import FleetQueries
+from autoscaler.controller.ports.operator_requests import (
     ConfigurationRequests,
     ControllerStopsError,
-    PlanInProgressError,
-    RefusedConfigurationError,
-)
-from autoscaler.controller.ports.fleet_queries import FleetQueries
-from autoscaler.controller.ports.hold_requests import HoldRequests
-from autoscaler.controller.ports.operator_requests import (
+    HoldRequests,
     OperatorRequestRefusedError,
     OperatorRequests,
+    PlanInProgressError,
     RefusalKind,
+    RefusedConfigurationError,
 )
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.operators import Operator, OperatorName
+from autoscaler.server import bodies
 from autoscaler.server.answers import error_answer, json_answer
 from autoscaler.server.bodies import Bodies, BodyRefusedError
 from autoscaler.server.operators.queries import MalformedRequestError, Queries, UnknownNameError
@@ -55,7 +54,6 @@ _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _TARGET = re.compile(r"(?:[a-z]{1,16}/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _INSTALLATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _STATUS = {RefusalKind.UNKNOWN: 404, RefusalKind.CONTRADICTED: 409, RefusalKind.UNREACHABLE: 503}
-_BODY_STATUS = {"too_large": 413, "too_slow": 408, "encoded": 415, "broken": 400, "busy": 503}
 
 _Query = Callable[[web.Request], Awaitable[web.Response]]
 _Act = Callable[[web.Request, OperatorName], Awaitable[web.Response]]
@@ -168,7 +166,7 @@ class AdminEndpoint:
         except UnknownNameError as error:
             return json_answer(404, {"error": "unknown", "reason": str(error)})
         except BodyRefusedError as error:
-            return error_answer(_BODY_STATUS[error.reason], error.reason)
+            return error_answer(bodies.REFUSED[error.reason], error.reason)
         except OperatorRequestRefusedError as error:
             self._note(request, operator, error.kind, error.reason)
             return json_answer(

@@ -19,6 +19,7 @@ from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.operators import Operator
+from autoscaler.server import bodies
 from autoscaler.server.bodies import Bodies, BodyRefusedError
 from autoscaler.server.operators.console_pages import ConsolePages, MissingPageError
 from autoscaler.server.operators.live import Live
@@ -34,8 +35,6 @@ _WANTED = re.compile(
     r"/(?:[A-Za-z0-9_.~%-][A-Za-z0-9_.~%/-]{0,400})?(?:\?[A-Za-z0-9_.~%=&+-]{0,600})?"
 )
 """A path of the console to go to after the sign-in. It begins with one slash, so it is on this host."""
-
-_FORM_STATUS = {"too_large": 413, "too_slow": 408, "encoded": 415, "broken": 400, "busy": 503}
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -143,7 +142,7 @@ class ConsoleEndpoint:
             form = await self._form(request)
         except BodyRefusedError as error:
             return self._refuse(
-                request, error.reason, _FORM_STATUS[error.reason], "The form is not usable.", "/"
+                request, error.reason, bodies.REFUSED[error.reason], "The form is not usable.", "/"
             )
         token, wanted = form.get("token", "").strip(), form.get("next", "/")
         wanted = wanted if _WANTED.fullmatch(wanted) else "/"

@@ -4,14 +4,16 @@ Reads the query of a request, and answers in JSON. `AdminEndpoint` checks tokens
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 from aiohttp import web
 
 from autoscaler.controller.ports.fleet_queries import FleetQueries, UnknownRecordError
 from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.machines.machine import MachineState
+from autoscaler.model.reasons.waiting import Reason
 from autoscaler.server.answers import json_answer
 from autoscaler.views.explanation import Explanation
 from autoscaler.views.jobs import JobView
@@ -26,6 +28,16 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}")
 _MAX_LABELS = 32
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+def as_json(view: Any) -> Any:
+    """Return a view as JSON has it, as `asdict` does. A reason has its message, too."""
+    if is_dataclass(view):
+        found = {one.name: as_json(getattr(view, one.name)) for one in fields(view)}
+        return found | ({"message": view.message} if isinstance(view, Reason) else {})
+    if isinstance(view, Mapping):
+        return {key: as_json(value) for key, value in view.items()}
+    return [as_json(one) for one in view] if isinstance(view, tuple | list) else view
 
 
 class MalformedRequestError(Exception):
@@ -57,7 +69,7 @@ class Queries:
 
     async def _status(self, request: web.Request) -> web.Response:
         _only(request, set())
-        return json_answer(200, asdict(self._queries.status()))
+        return json_answer(200, as_json(self._queries.status()))
 
     async def _jobs(self, request: web.Request) -> web.Response:
         _only(request, {"sku", "state", "limit"})
@@ -65,7 +77,7 @@ class Queries:
         found = jobs_in_state(
             self._queries, state, chosen_sku(request, self._queries), _limit(request)
         )
-        return self._answer(jobs=[asdict(job) for job in found])
+        return self._answer(jobs=[as_json(job) for job in found])
 
     async def _machines(self, request: web.Request) -> web.Response:
         _only(request, {"sku", "state", "limit"})
@@ -74,7 +86,7 @@ class Queries:
             raise MalformedRequestError(f"`state` must be one of {', '.join(MachineState)}")
         chosen = MachineState(state) if state is not None else None
         found = self._queries.machines(chosen_sku(request, self._queries), chosen, _limit(request))
-        return self._answer(machines=[asdict(machine) for machine in found])
+        return self._answer(machines=[as_json(machine) for machine in found])
 
     async def _explain(self, request: web.Request) -> web.Response:
         _only(request, {"job", "labels", "repository"})
@@ -83,7 +95,7 @@ class Queries:
         if "job" not in request.query:
             labels, repository = chosen_labels(request), chosen_repository(request)
             found = self._queries.explain_labels(repository, labels)
-            return self._answer(explanation=asdict(found), past=asdict(Past()), history=[])
+            return self._answer(explanation=as_json(found), past=as_json(Past()), history=[])
         job = request.query["job"]
         if not (job.isascii() and job.isdigit() and len(job) <= 18):
             raise MalformedRequestError("`job` must be the number of a job")
@@ -96,9 +108,9 @@ class Queries:
             raise UnknownNameError(
                 f"no job {job} is known: it is of no scope, or its history was deleted"
             )
-        said = asdict(explained) if explained is not None else None
+        said = as_json(explained) if explained is not None else None
         return self._answer(
-            explanation=said, past=asdict(past), history=[asdict(row) for row in rows]
+            explanation=said, past=as_json(past), history=[as_json(row) for row in rows]
         )
 
     async def _history(self, request: web.Request) -> web.Response:
@@ -113,7 +125,7 @@ class Queries:
             rows = await self._queries.history(name)
         except UnknownRecordError:
             raise UnknownNameError(f"no history of {name} is kept") from None
-        return json_answer(200, {"history": [asdict(row) for row in rows]})
+        return json_answer(200, {"history": [as_json(row) for row in rows]})
 
     def _answer(self, **parts: object) -> web.Response:
         """Return an answer whose reader needs the controller's time: it has ages, or moments to come."""

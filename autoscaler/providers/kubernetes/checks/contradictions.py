@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from autoscaler.config.checks.skus import repeats
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import OptionOf, options_of, sections_of
@@ -165,7 +166,6 @@ def _vendor(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
 def _spread(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
     """Check that no key repeats: the API server refuses the pod (`ValidateTopologySpreadConstraints`)."""
     keys = one.option.pod.topology_spread if one.option.pod is not None else ()
-    for index, key in enumerate(keys):
-        if key in keys[:index]:
-            path = (*one.path, "pod", "topology_spread", index)
-            yield configuration.error(path, f"repeats {show(key)}", "remove it")
+    for index in repeats(keys):
+        path = (*one.path, "pod", "topology_spread", index)
+        yield configuration.error(path, f"repeats {show(keys[index])}", "remove it")

@@ -119,8 +119,8 @@ def _namespaces(configuration: Configuration) -> Iterator[Problem]:
 def _weakened_namespaces(configuration: Configuration) -> Iterator[Problem]:
     """Warn of namespaces that must let privileged pods in, and also have pods that need no privilege.
 
-    No job gets more by this: the other pods pass `restricted` (`pod_security`), and their jobs may not create
-    pods. But the namespace no longer stops other tools that create pods there. So it is a warning.
+    The other pods pass `restricted` without an overlay, and their jobs may not create pods. But the namespace
+    no longer judges overlays, and stops no other tool that creates pods there.
     """
     dind: Counter[str] = Counter()
     others: Counter[str] = Counter()
