@@ -72,7 +72,7 @@ def order_of(demand: DemandClass) -> tuple[str, str, tuple[str, ...], tuple[str,
 
 
 class Covering:
-    """The runner pools that may serve a class, by the rule of `model.jobs.job.labels`, for many classes at once."""
+    """The runner pools that may serve a class, by the rule of `model.jobs.labels`, for many classes at once."""
 
     def __init__(self, runners: Sequence[DemandClass]) -> None:
         self._having: dict[tuple[str, str], dict[str, int]] = {}
