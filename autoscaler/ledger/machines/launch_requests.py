@@ -17,6 +17,7 @@ from autoscaler.ledger.machines.slots import (
 from autoscaler.ledger.machines.states import fail, move
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import LaunchTokens
+from autoscaler.model.changes import may_become
 from autoscaler.model.cooldowns import launch_option_key
 from autoscaler.model.events import (
     LaunchFailure,
@@ -35,7 +36,6 @@ from autoscaler.model.machines.launch_requests import (
     LaunchRequestState,
 )
 from autoscaler.model.machines.machine import MachineState
-from autoscaler.model.transitions import may_become
 from autoscaler.model.wording import counted
 
 _WORST_FIRST = (

@@ -34,6 +34,7 @@ from autoscaler.ledger.machines.unverified import (
     shown_as_assigned,
 )
 from autoscaler.ledger.records.state import LedgerState
+from autoscaler.model.changes import may_become
 from autoscaler.model.events import (
     LaunchedMachine,
     LaunchFailure,
@@ -52,7 +53,6 @@ from autoscaler.model.machines.machine import (
     TerminationReason,
 )
 from autoscaler.model.machines.unverified import UnverifiedReason
-from autoscaler.model.transitions import may_become
 
 ABSENT = "not listed any more"
 ABSENCE_CONFIRMED_AFTER: Seconds = 60.0

@@ -7,7 +7,7 @@ from autoscaler.ledger.job_holds import JOB_ASSIGNED_WITHIN
 from autoscaler.ledger.machines.interruptions import note_silent, note_taken
 from autoscaler.ledger.machines.states import close_its_runner, end, fail, move, see
 from autoscaler.ledger.records.state import LedgerState
-from autoscaler.model.changes import HistoryRow
+from autoscaler.model.changes import HistoryRow, may_become
 from autoscaler.model.events import (
     ConsoleRead,
     HealthChecksReported,
@@ -30,7 +30,6 @@ from autoscaler.model.machines.machine import (
     MachineState,
     TerminationReason,
 )
-from autoscaler.model.transitions import may_become
 
 _S = MachineState
 _LATE = {_S.LAUNCHED: FailureClass.BOOT_DEADLINE, _S.BOOTED: FailureClass.HEALTH_CHECK}

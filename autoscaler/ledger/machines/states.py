@@ -2,13 +2,13 @@
 
 from autoscaler.ledger.machines.operator_holds import end_holds_of
 from autoscaler.ledger.records.state import LedgerState
+from autoscaler.model.changes import may_become
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.machines.due import TERMINATE_AGAIN
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import TAKES
 from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
-from autoscaler.model.transitions import may_become
 
 _S = MachineState
 

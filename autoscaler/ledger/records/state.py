@@ -14,7 +14,14 @@ from typing import Any
 from autoscaler.ledger.records.class_cache import ClassCache
 from autoscaler.ledger.records.indexes import IndexedRecords, Place
 from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering, OperatingSystem
-from autoscaler.model.changes import Changes, HistoryRow, Record
+from autoscaler.model.changes import (
+    INITIAL_STATES,
+    Changes,
+    HistoryRow,
+    Record,
+    UnlistedTransitionError,
+    may_become,
+)
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import (
@@ -40,7 +47,6 @@ from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine
 from autoscaler.model.operators import OperatorName, is_operator_hold, quarantine_of
 from autoscaler.model.prices_and_quotas import ForeignUsage
-from autoscaler.model.transitions import INITIAL_STATES, UnlistedTransitionError, may_become
 
 _NOTHING = Changes()
 
@@ -49,7 +55,7 @@ Refuse = Callable[[UnlistedTransitionError], None]
 
 
 def raise_unlisted(error: UnlistedTransitionError) -> None:
-    """Raise the error. A transition that is in no table of `model/transitions.py` is a mistake in the code."""
+    """Raise the error. A transition that is in no table of `model/changes.py` is a mistake in the code."""
     raise error
 
 
