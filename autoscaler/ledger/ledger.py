@@ -97,7 +97,7 @@ class Ledger:
     def change_catalogue(self, catalogue: Catalogue) -> int:
         """Use the catalogue of a changed configuration. Return how many jobs have another class since.
 
-        O(jobs): some 10 ms for 10,000, and more for each job that moves.
+        O(jobs + machines): some 10 ms for 10,000, and more for each job that moves.
         """
         installations = self._state.catalogue.installations
         return use_changed_catalogue(self._state, catalogue.with_installations(installations))

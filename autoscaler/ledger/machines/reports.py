@@ -54,9 +54,7 @@ def on_attestation(state: LedgerState, event: MachineAttested) -> None:
 def on_stage(state: LedgerState, event: MachineReportedStage) -> None:
     """Store the stage of the machine's boot."""
     machine = state.machines[event.machine]
-    with state.changing(machine):
-        machine.progress.stage = event.stage
-    see(state, machine, event.at)
+    see(state, machine, event.at, stage=event.stage)
     state.note(machine, event.at, "stage", event.stage)
 
 
@@ -78,8 +76,6 @@ def on_health_checks(state: LedgerState, event: HealthChecksReported) -> None:
         note_good_boot(state, machine, event.at)
         passed = f"checks passed: {event.detail}" if event.detail else ""
         move(state, machine, _S.READY, event.at, passed)
-        with state.changing(machine):
-            machine.progress.ready_at = machine.progress.ready_at or event.at
         see(state, machine, event.at)
 
 
@@ -87,10 +83,7 @@ def on_seen(state: LedgerState, event: MachineSeen) -> None:
     """Store that the agent sent an authenticated request."""
     machine = state.machines.get(event.machine)
     if machine is not None:
-        if event.polled:
-            with state.changing(machine):
-                machine.work.agent_seen = True
-        see(state, machine, event.at)
+        see(state, machine, event.at, polled=event.polled)
 
 
 def on_exited(state: LedgerState, event: MachineExited) -> None:

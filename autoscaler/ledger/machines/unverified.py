@@ -189,7 +189,6 @@ def polled_for_assignment(state: LedgerState, machine_id: MachineId, at: Instant
             work.unverified, work.may_run_job = None, False
             work.runner = machine.progress.assigned_at = machine.termination.reason = None
             work.read_at = work.unregistered_at = None
-            machine.progress.ready_at = machine.progress.ready_at or at
         return
     runner = state.runners.get(work.runner) if work.runner is not None else None
     if runner is not None and runner.configuration_sent_at is None and work.may_run_job:
