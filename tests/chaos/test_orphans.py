@@ -6,12 +6,12 @@ import pytest
 
 from autoscaler.model.identifiers import (
     InstallationId,
+    Installations,
     LaunchRequestId,
     ProviderMachineId,
     RunnerName,
     SkuName,
 )
-from autoscaler.model.installations import Installations
 from autoscaler.simulator.world.instances import Instance, MachineActivity
 from autoscaler.simulator.world.jobs import Registration
 from autoscaler.simulator.world.orphans import orphaned

@@ -21,8 +21,7 @@ from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.machines.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, MachineState, TerminationReason
-from autoscaler.model.prices import PriceSource
-from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.prices_and_quotas import PriceSource, QuotaSource
 from autoscaler.model.reasons.table import Unmatched, WaitCode
 from autoscaler.observability.labels import OTHER, BoundedLabel
 from autoscaler.observability.metrics import MOST_NODES, PrometheusTelemetry

@@ -18,7 +18,7 @@ from autoscaler.controller.wakeups import set_within
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import ProviderName, Seconds
-from autoscaler.model.prices import READ_AS, Price, PriceSource, price_of
+from autoscaler.model.prices_and_quotas import READ_AS, Price, PriceSource, price_of
 
 READ_EVERY: Mapping[CapacityType, Seconds] = {
     CapacityType.ON_DEMAND: 12 * 3600.0,

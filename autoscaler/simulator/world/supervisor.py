@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.controller.system import ClockSetBackError
-from autoscaler.model.identifiers import InstallationId, Seconds
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, Seconds
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
