@@ -58,8 +58,7 @@ from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.records.state import Refuse, raise_unlisted
 from autoscaler.model.catalogue import CapacityType, Catalogue
 from autoscaler.model.events import ControllerStarted
-from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.views.cost import Spent

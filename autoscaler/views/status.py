@@ -15,7 +15,7 @@ from autoscaler.model.cooldowns import (
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines.machine import BOOTING_STATES, MachineState
-from autoscaler.model.operator_holds import HoldKind, TargetKind, held
+from autoscaler.model.operators import HoldKind, TargetKind, held
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import CODES, FaultCode, WaitCode
 from autoscaler.model.reasons.waiting import Waiting, WaitReason, in_short

@@ -17,7 +17,7 @@ from autoscaler.model.catalogue import Catalogue, Limits
 from autoscaler.model.cooldowns import Cooldown, launch_option_key
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind, sku_target
+from autoscaler.model.operators import WHOLE_FLEET, HoldKind, sku_target
 from autoscaler.model.reasons.faults import Fault as ShownFault
 from autoscaler.model.reasons.table import CODES, FaultCode, WaitCode, cause_of
 from autoscaler.model.wait_objectives import Starts, WaitObjective

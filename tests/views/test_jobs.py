@@ -10,7 +10,7 @@ from autoscaler.model.catalogue import Access, Limits
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import MachineState
-from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
+from autoscaler.model.operators import WHOLE_FLEET, HoldKind
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import FaultCode, Unmatched, WaitCode
 from autoscaler.model.reasons.waiting import Reason
