@@ -65,7 +65,7 @@ def test_a_provider_without_a_readable_section_has_no_kind() -> None:
     "error",
     [
         ("fleet: ci", "fleet: CI"),
-        ("store: sqlite:///state.db", "stroe: sqlite:///state.db"),
+        ("store: sqlite:///state.db", "storre: sqlite:///state.db"),
         ("region: us-east-1, ", ""),
         ("[g5.xlarge]", "[7]"),
         ('{name: "runner-*"}', "7"),
