@@ -1,7 +1,9 @@
 """Termination reasons of listed instances, and that a missing instance proves nothing."""
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -14,8 +16,7 @@ from autoscaler.model.machines.machine import MachineState, TerminationReason
 from autoscaler.providers.ec2.launching.termination import terminate_machines
 from autoscaler.providers.ec2.listing import listed_machine
 from autoscaler.providers.ec2.settings import Ec2Settings
-from autoscaler.providers.ec2.worker.account_operations import describe_images
-from autoscaler.providers.ec2.worker.operations import describe_instances
+from autoscaler.providers.ec2.worker.process import Clients
 from autoscaler.providers.ec2.worker.rows import InstanceRow
 from tests.ledger.builders import World
 from tests.providers.conftest import SKU
@@ -170,12 +171,8 @@ def test_a_machine_missing_from_the_first_listing_still_boots(
 class _Images:
     """DescribeImages' answer with an image of two EBS disks and an ephemeral one, or with these images."""
 
-    def __init__(self, *images: dict[str, object]) -> None:
+    def __init__(self, *images: Mapping[str, object]) -> None:
         self._images = images
-
-    @property
-    def ec2(self) -> "_Images":
-        return self
 
     def describe_images(self, **_: object) -> dict[str, object]:
         disks = [
@@ -187,6 +184,10 @@ class _Images:
         return {"Images": self._images or [image]}
 
 
+def answered(client: object, operation: str, arguments: Mapping[str, Any]) -> Any:
+    return Clients(lambda _: client).call(operation, arguments)
+
+
 def test_an_image_of_the_recipes_is_used_only_after_its_test() -> None:
     tags = [{"Key": "autoscaler:published", "Value": "2026-11-23T21:00:00Z"}]
     images = (
@@ -196,13 +197,13 @@ def test_an_image_of_the_recipes_is_used_only_after_its_test() -> None:
         {"ImageId": "ami-4", "Name": "autoscaler/runner-4", "Tags": [{"Key": "a", "Value": "b"}]},
     )
     arguments = {"owner": "self", "name": "*", "page": None}
-    found, _ = describe_images(_Images(*images), arguments)  # type: ignore[arg-type]
+    found, _ = answered(_Images(*images), "DescribeImages", arguments)
     assert [image.id for image in found] == ["ami-2", "ami-3"]
 
 
 def test_an_images_disks_are_read_without_the_ephemeral_ones() -> None:
     arguments = {"owner": "self", "name": "x", "page": None}
-    ((image,), _) = describe_images(_Images(), arguments)  # type: ignore[arg-type]
+    ((image,), _) = answered(_Images(), "DescribeImages", arguments)
     assert (image.root_device, image.root_gb) == ("/dev/sda1", 8)
     assert image.other_disks == (("/dev/sdf", 40),)
 
@@ -253,10 +254,6 @@ class _Instances:
     def __init__(self, **fields: object) -> None:
         self._fields = fields
 
-    @property
-    def ec2(self) -> "_Instances":
-        return self
-
     def describe_instances(self, **_: object) -> dict[str, object]:
         one = {
             "InstanceId": "i-1",
@@ -276,5 +273,5 @@ def test_a_machines_platform_is_read_as_ec2_writes_it(
 ) -> None:
     """`windows` for Windows, nothing for the rest; the SDK's model has it with a capital letter."""
     arguments = {"filter": "tag:x", "values": ["y"], "size": 5, "page": None}
-    ((row,), page) = describe_instances(_Instances(**fields), arguments)  # type: ignore[arg-type]
+    ((row,), page) = answered(_Instances(**fields), "DescribeInstances", arguments)
     assert (row.platform, page) == (platform, None)

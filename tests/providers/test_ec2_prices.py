@@ -31,10 +31,7 @@ from autoscaler.providers.ec2.prices.reading import (
 )
 from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.worker.channel import MAX_PAGES
-from autoscaler.providers.ec2.worker.price_operations import (
-    describe_spot_price_history,
-    get_products,
-)
+from autoscaler.providers.ec2.worker.process import Clients
 from tests.providers.doubles import ManualClock, ScriptedApi
 
 LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS
@@ -350,19 +347,11 @@ async def test_prices_of_regions_without_dollars_are_never_requested(
 
 
 class Aws:
-    """The clients of the worker, whose answer is given and whose parameters are kept."""
+    """A client of AWS, whose answer is given and whose parameters are kept."""
 
     def __init__(self, **answer: Any) -> None:
         self._answer = answer
         self.asked: dict[str, Any] = {}
-
-    @property
-    def pricing(self) -> "Aws":
-        return self
-
-    @property
-    def ec2(self) -> "Aws":
-        return self
 
     def get_products(self, **parameters: Any) -> dict[str, Any]:
         self.asked = parameters
@@ -407,7 +396,7 @@ def ask(name: str, os: str, page: str | None = None) -> dict[str, Any]:
 def test_the_filters_leave_one_product(name: str, os: str, tenancy: str, family: str) -> None:
     """Not with SQL Server, not reserved, and for Windows not with the customer's licence."""
     aws = Aws(PriceList=[], NextToken=None)
-    get_products(aws, ask(name, os))  # type: ignore[arg-type]
+    Clients(lambda _: aws).call("GetProducts", ask(name, os))
     filters = {one["Field"]: one["Value"] for one in aws.asked["Filters"]}
     assert filters == {
         "instanceType": name,
@@ -435,12 +424,9 @@ def test_malformed_items_of_the_price_list_are_skipped() -> None:
         json.dumps({"product": {"attributes": {}}, "terms": {"OnDemand": 3}}),
         product("2.5", operatingSystem="Windows"),
     ]
-    rows, page = get_products(
-        Aws(PriceList=items, NextToken="more"),  # type: ignore[arg-type]
-        ask("g5.xlarge", "linux", "before"),
-    )
-    assert rows == [("g5.xlarge", "linux", 1.123), ("g5.xlarge", "windows", 2.5)]
-    assert page == "more"
+    aws = Aws(PriceList=items, NextToken="more")
+    found = Clients(lambda _: aws).call("GetProducts", ask("g5.xlarge", "linux", "before"))
+    assert found == ([("g5.xlarge", "linux", 1.123), ("g5.xlarge", "windows", 2.5)], "more")
 
 
 def test_the_current_spot_prices_are_requested() -> None:
@@ -459,8 +445,8 @@ def test_the_current_spot_prices_are_requested() -> None:
         "at": moment.timestamp(),
         "page": None,
     }
-    rows, page = describe_spot_price_history(aws, arguments)  # type: ignore[arg-type]
-    assert rows == [("g5.xlarge", "us-east-1a", "Linux/UNIX", "0.412300", moment.timestamp())]
-    assert not page
+    found = Clients(lambda _: aws).call("DescribeSpotPriceHistory", arguments)
+    row = ("g5.xlarge", "us-east-1a", "Linux/UNIX", "0.412300", moment.timestamp())
+    assert found == ([row], "")
     assert aws.asked["StartTime"] == moment
     assert "EndTime" not in aws.asked

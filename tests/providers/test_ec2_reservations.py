@@ -15,7 +15,7 @@ from autoscaler.providers.ec2.listing import listed_machine
 from autoscaler.providers.ec2.prices.quotas import used_by_others
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
-from autoscaler.providers.ec2.worker.account_operations import describe_capacity_reservations
+from autoscaler.providers.ec2.worker.process import Clients
 from autoscaler.providers.ec2.worker.rows import InstanceRow, ReservationRow
 from tests.providers.conftest import SKU
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
@@ -59,14 +59,10 @@ def provider_of(
 
 
 class Shown:
-    """The clients of the worker, whose account has this reservation."""
+    """The client of EC2, whose account has this reservation."""
 
     def __init__(self, reservation: Mapping[str, Any]) -> None:
         self._reservation = reservation
-
-    @property
-    def ec2(self) -> "Shown":
-        return self
 
     def describe_capacity_reservations(self, **_: Any) -> dict[str, Any]:
         return {"CapacityReservations": [self._reservation]}
@@ -96,8 +92,9 @@ def test_keys_of_a_reservation_may_be_missing(
         "State": HELD.state,
         "TotalInstanceCount": HELD.machines,
     }
-    clients: Any = Shown(shown | more)
-    assert describe_capacity_reservations(clients, {"page": None}) == ([expected], None)
+    clients = Clients(lambda _: Shown(shown | more))
+    found = clients.call("DescribeCapacityReservations", {"page": None})
+    assert found == ([expected], None)
 
 
 async def test_only_the_type_and_zone_of_the_reservation_are_requested(
