@@ -21,6 +21,7 @@ from autoscaler.providers.ec2.worker.rows import InstanceRow
 from tests.ledger.builders import World
 from tests.providers.conftest import SKU
 from tests.providers.doubles import ScriptedApi
+from tests.providers.ec2_keys import with_keys
 
 
 def instance(state: str, code: str) -> InstanceRow:
@@ -231,7 +232,7 @@ def test_a_listed_windows_machine_counts_at_the_windows_price(
     settings: Ec2Settings, sku_os: OperatingSystem | None, platform: str, dollars: float
 ) -> None:
     """The SKU gives the operating system, or EC2's platform field if the SKU does not exist any more."""
-    row = dataclasses.replace(settings.skus[SKU], os=sku_os or OperatingSystem.LINUX)
+    row = with_keys(settings.skus[SKU], os=sku_os or OperatingSystem.LINUX)
     known = {SKU: row} if sku_os is not None else {}
     listed = instance("running", "")._replace(sku=SKU, platform=platform)
     shown = listed_machine(dataclasses.replace(settings, skus=known), listed)
@@ -242,7 +243,7 @@ def test_a_listed_machine_counts_at_the_current_price_or_else_at_the_settings(
     settings: Ec2Settings,
 ) -> None:
     of_today = dataclasses.replace(settings.price_list, overrides={"g5.xlarge": 7.5})
-    of_settings = dataclasses.replace(settings, prices={"g5.xlarge": 2.5})
+    of_settings = with_keys(settings, prices={"g5.xlarge": 2.5})
     row = instance("running", "")
     assert listed_machine(of_settings, row, of_today).dollars_per_hour == 7.5
     assert listed_machine(of_settings, row).dollars_per_hour == 2.5

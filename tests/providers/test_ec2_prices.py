@@ -14,6 +14,7 @@ from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.prices_and_quotas import Price, PriceSource
+from autoscaler.providers.ec2.configuration import Ec2Section
 from autoscaler.providers.ec2.instance_types import (
     ELSEWHERE,
     InstanceTypeError,
@@ -33,6 +34,7 @@ from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.worker.channel import MAX_PAGES
 from autoscaler.providers.ec2.worker.process import Clients
 from tests.providers.doubles import ManualClock, ScriptedApi
+from tests.providers.ec2_keys import with_keys
 
 LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS
 ON_DEMAND, SPOT = CapacityType.ON_DEMAND, CapacityType.SPOT
@@ -107,11 +109,13 @@ def prices_of(
         ProviderName("east"),
         "ci",
         Installations(InstallationId("0badcafe")),
-        region,
-        ("subnet-1",),
-        (),
+        Ec2Section(
+            region=region,
+            subnets=("subnet-1",),
+            security_groups=("sg-1",),
+            prices=overrides or {},
+        ),
         {},
-        prices=overrides or {},
         offered={kind: frozenset(types) for kind, types in WANTED.items()},
     )
     nothing = ScriptedApi(lambda *_: ([], None))
@@ -339,7 +343,7 @@ async def test_prices_of_regions_without_dollars_are_never_requested(
     settings: Ec2Settings, region: str, kinds: set[CapacityType]
 ) -> None:
     offered = {kind: frozenset(types) for kind, types in WANTED.items()}
-    there = replace(settings, region=region, offered=offered)
+    there = replace(with_keys(settings, region=region), offered=offered)
     prices = Ec2Prices(there, ScriptedApi(lambda *_: ([], None)), ManualClock())
     assert set(prices.price_kinds) == kinds
     nothing_bought = replace(there, offered={})
