@@ -23,10 +23,10 @@ from autoscaler.github.budget import RESERVES
 from autoscaler.github.deliveries import OVERLAP
 from autoscaler.github.exchange import Importance
 from autoscaler.github.lists import FASTEST
-from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.model.interruptions import RerunOutcome
+from autoscaler.model.jobs.access import RunnerGroup
+from autoscaler.model.machines.interruptions import RerunOutcome
 from autoscaler.model.run_origins import RunOrigin
 from benchmarks.hosted_actions import HostedActions, HostedRun
 

@@ -24,7 +24,6 @@ from autoscaler.model.catalogue import (
     Sku,
 )
 from autoscaler.model.changes import Record, copied
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import (
     InstallationId,
     Instant,
@@ -37,10 +36,11 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.installations import Installations
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import Machine
-from autoscaler.model.runners import Runner, runner_name
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.jobs.runners import Runner, runner_name
+from autoscaler.model.machines.launch_requests import LaunchRequest
+from autoscaler.model.machines.machine import Machine
 
 NOW: Instant = 1_800_000_000.0
 EAST = ProviderName("east")

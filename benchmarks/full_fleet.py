@@ -14,8 +14,8 @@ from pathlib import Path
 
 from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.controller.composition import Controller, Ports
-from autoscaler.controller.fleet_queries import FleetAnswers
-from autoscaler.controller.intake import Intake, Parse
+from autoscaler.controller.intake.deliveries import Intake, Parse
+from autoscaler.controller.operators.answers import FleetAnswers
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
     LaunchOrder,
@@ -35,8 +35,8 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.machines import Machine
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.machines.machine import Machine
 from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.ids import SequentialIds

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from autoscaler.model.identifiers import Instant, JobId, Seconds
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.simulator.world.virtual_time import run
 from benchmarks.hosted_actions import HostedJob
 from benchmarks.steady_fleet import Hour, Steady, steady

@@ -34,8 +34,8 @@ from pathlib import Path
 import aiohttp
 
 from autoscaler.app.host import new_event_loop
-from autoscaler.controller.loop_lag import LoopLag
 from autoscaler.controller.reconciler import Pace
+from autoscaler.controller.reporting.loop_lag import LoopLag
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging

@@ -20,8 +20,8 @@ from types import ModuleType
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import RegistrationRate
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.jobs import Job
-from autoscaler.model.machines import Machine
+from autoscaler.model.jobs.job import Job
+from autoscaler.model.machines.machine import Machine
 from autoscaler.model.plan import Plan
 from autoscaler.planner.planner import plan
 from benchmarks.crowded_fleet import NOW, Crowd, crowded

@@ -14,7 +14,7 @@ from typing import Any
 
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Catalogue
-from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.planner.planner import plan
 from autoscaler.server.queries import MAX_ROWS
 from autoscaler.views.explanation import explain_job

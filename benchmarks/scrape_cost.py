@@ -14,16 +14,16 @@ from enum import StrEnum
 from itertools import product
 from typing import Any
 
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.ledger import Ledger
-from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
-from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.jobs import Admission
-from autoscaler.model.machines import ExitReason, TerminationReason
+from autoscaler.model.jobs.access import OUTSIDE_ACCESS_REASONS
+from autoscaler.model.jobs.job import Admission
+from autoscaler.model.machines.failures import HEALTH_CHECKS, FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
+from autoscaler.model.machines.machine import ExitReason, TerminationReason
 from autoscaler.observability.metrics import CONCLUSIONS, PrometheusTelemetry
 from autoscaler.planner.planner import plan
 from autoscaler.server.health import joined

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.composition import Ports
+from autoscaler.controller.machines.bootstrap import BootstrapService
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
     BootstrapRefusedError,
@@ -35,7 +35,7 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.ids import SequentialIds

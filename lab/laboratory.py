@@ -131,7 +131,7 @@ class Laboratory:
     @property
     def operator_token(self) -> str:
         """The token with which an operator uses the commands, and signs in to the console."""
-        return (self.folder / OPERATOR_TOKENS).read_text()
+        return (self.folder / OPERATOR_TOKENS).read_text().split()[-1]
 
     async def hang(self, instance_id: str) -> None:
         """Kill all processes of a machine, while EC2 still shows it as running."""
@@ -222,7 +222,7 @@ class Laboratory:
         for name, content in (
             ("github-app.pem", pem),
             ("webhook-secret", secret.encode()),
-            (OPERATOR_TOKENS, secrets.token_hex(32).encode()),
+            (OPERATOR_TOKENS, f"operator operate {secrets.token_hex(32)}\n".encode()),
             ("identity.pem", self.ec2.certificate_pem),
         ):
             path = self.folder / name

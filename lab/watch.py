@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.machine import MachineState
 from lab.first_steps import FirstSteps
 from lab.github.records import Job, JobStatus
 from lab.laboratory import Laboratory

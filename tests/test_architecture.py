@@ -62,19 +62,23 @@ PLANTS = {
         "circles", {"ledger/holds.py": "import autoscaler.controller.reconciler"}
     ),
     "a clock in the planner": Plant("pure", {"planner/schedule.py": "import time"}),
-    "files in the ledger": Plant("pure", {"ledger/lists.py": "from pathlib import Path"}),
-    "chance in the model": Plant("pure", {"model/jobs.py": "from random import choice"}),
+    "files in the ledger": Plant("pure", {"ledger/machines/lists.py": "from pathlib import Path"}),
+    "chance in the model": Plant("pure", {"model/jobs/job.py": "from random import choice"}),
     "pydantic in the controller": Plant(
-        "controller", {"controller/github_reader.py": "import pydantic"}
+        "controller", {"controller/github/single_reads.py": "import pydantic"}
     ),
     "boto3 in the store": Plant("aws", {"store/codec.py": "import boto3.session"}),
     "gidgethub in the server": Plant("gidgethub", {"server/answers.py": "import gidgethub"}),
     "sqlite3 at GitHub": Plant("database", {"github/targets.py": "import sqlite3"}),
     "metrics in the controller": Plant(
-        "metrics", {"controller/signals.py": "from prometheus_client import Counter"}
+        "metrics",
+        {"controller/reporting/history_metrics.py": "from prometheus_client import Counter"},
     ),
     "traces in the controller": Plant(
-        "traces", {"controller/signals.py": "from opentelemetry.sdk.trace import TracerProvider"}
+        "traces",
+        {
+            "controller/reporting/history_metrics.py": "from opentelemetry.sdk.trace import TracerProvider"
+        },
     ),
     "moto in a provider": Plant("moto", {"providers/ec2/tags.py": "import moto"}),
     "the laboratory in the product": Plant("lab", {"app/running.py": "import lab.demo"}),
@@ -208,11 +212,13 @@ def assigned_by_file(attribute: str) -> dict[str, list[str]]:
 
 def test_only_one_function_assigns_the_state_of_a_record() -> None:
     """`LedgerState.enter` looks into the record's table. `changing` takes other assignments back."""
-    assert assigned_by_file("state") == {"ledger/state.py": ["record.state", "record.state"]}
+    assert assigned_by_file("state") == {
+        "ledger/records/state.py": ["record.state", "record.state"]
+    }
     written = "job.state, job.at = s, 1\nself.state = s\nx = job.state"
     assert assigned(written, "state") == ["job.state"]
 
 
 def test_only_one_module_makes_machines_unverified_or_verified() -> None:
-    """Every rule about this state is in `ledger/unverified.py`."""
-    assert set(assigned_by_file("unverified")) == {"ledger/unverified.py"}
+    """Every rule about this state is in `ledger/machines/unverified.py`."""
+    assert set(assigned_by_file("unverified")) == {"ledger/machines/unverified.py"}

@@ -12,16 +12,16 @@ from typer.main import get_command
 from autoscaler.cli import commands
 from autoscaler.config import load, not_in_force
 from autoscaler.console.faults import RUNBOOK_OF
-from autoscaler.model.access import OUTSIDE_ACCESS_REASONS, Excess
 from autoscaler.model.changes import Record
 from autoscaler.model.deliveries import DeliveryAnswer
-from autoscaler.model.failures import FailureClass
-from autoscaler.model.interruptions import Rerun
-from autoscaler.model.jobs import Admission, Job
-from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import ExitReason, Machine, MachineState, TerminationReason
+from autoscaler.model.jobs.access import OUTSIDE_ACCESS_REASONS, Excess
+from autoscaler.model.jobs.job import Admission, Job
+from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import Rerun
+from autoscaler.model.machines.launch_requests import LaunchRequest
+from autoscaler.model.machines.machine import ExitReason, Machine, MachineState, TerminationReason
 from autoscaler.model.operator_holds import HoldKind
-from autoscaler.model.runners import Runner
 from autoscaler.model.transitions import INITIAL_STATES, TRANSITIONS
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode

@@ -22,7 +22,7 @@ LESS = Mutant("planner.assignments.assignments", ("if a < b:",), ("if a <= b:",)
 MORE = Mutant("planner.assignments.assignments", ("if a < b:",), ("if a > b:",))
 ALIKE = Mutant("planner.assignments.assignments", ("if b < c:",), ("if b <= c:",))
 GONE = Mutant("planner.supply.FleetSupply.take", ("x = 1", "y = 2"), ())
-OTHER = Mutant("ledger.slots.bind", ("pass",), ("raise",))
+OTHER = Mutant("ledger.machines.slots.bind", ("pass",), ("raise",))
 
 ENTRIES = [
     {

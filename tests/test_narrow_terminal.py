@@ -14,10 +14,10 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.demand import DemandClass
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import SkuName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
 from tests.ledger.builders import World, failure
 from tests.planner.fleets import catalogue, sku
 from tests.test_operator_commands import Controller

@@ -21,6 +21,7 @@ from autoscaler.controller.ports.configuration_requests import (
 )
 from autoscaler.controller.ports.hold_requests import HoldOutcome
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
+from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import (
     InstallationId,
     MachineId,
@@ -28,8 +29,8 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
+from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.operators import Operator, OperatorName, Role
-from autoscaler.model.unverified import UnverifiedMachine
 from autoscaler.operator_commands.configuration import MAX_FILE_BYTES
 from autoscaler.server import admin
 from autoscaler.server.admin import AdminEndpoint
@@ -189,7 +190,9 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
     loop.close()
 
 
-def fleet_file(folder: Path, url: str, tokens: str = f"{'o' * 40}\n{TOKEN}\n") -> Path:
+def fleet_file(
+    folder: Path, url: str, tokens: str = f"bob operate {'o' * 40}\nalice operate {TOKEN}\n"
+) -> Path:
     """A configuration whose controller is at a URL."""
     file = Folder(folder).path / "fleet.yaml"
     (folder / "admin-token").write_text(tokens)
@@ -335,7 +338,7 @@ def test_exactly_one_name_is_given(
 
 
 def test_a_refused_token_is_reported(controller: Controller) -> None:
-    (controller.file.parent / "admin-token").write_text("w" * 40)
+    (controller.file.parent / "admin-token").write_text(f"alice operate {'w' * 40}")
     result = controller.run("unverified")
     assert result.exit_code == 1
     assert "refuses the token" in result.stderr
@@ -346,9 +349,9 @@ def test_too_many_wrong_tokens_are_reported_with_the_time_to_wait(controller: Co
     file = controller.file.parent / "admin-token"
     valid = file.read_text()
     for number in range(MOST):
-        file.write_text(f"{number}" * 40)
+        file.write_text(f"alice operate {str(number) * 40}")
         assert "refuses the token" in controller.run("unverified").stderr
-    file.write_text("x" * 40)
+    file.write_text(f"alice operate {'x' * 40}")
     result = controller.run("unverified")
     assert result.exit_code == 1
     assert re.search(r"too many wrong tokens .* try again in \d+ s", result.stderr)
@@ -422,13 +425,14 @@ def test_a_controller_that_does_not_answer_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tokens", "words"),
     [
-        ("short", "visible ASCII characters"),
+        ("alice operate short", "visible ASCII characters"),
+        ("x" * 40, "has not the three words NAME ROLE TOKEN in line 1"),
         ("", "contains no secret"),
         ("alice operate " + "\x7f" * 40, "line 1 without 32 to 1024 visible ASCII"),
         ("alice write " + "x" * 40, "has a role in line 1 that is neither read nor operate"),
         ("a/b read " + "x" * 40, "has a name in line 1"),
-        ("alice " + "x" * 40, "has neither one word nor three in line 1"),
-        (("x" * 40 + "\n") * 2, "contains a token twice"),
+        ("alice " + "x" * 40, "has not the three words NAME ROLE TOKEN in line 1"),
+        (f"alice read {'x' * 40}\n" * 2, "contains a token twice"),
     ],
 )
 def test_a_file_without_a_usable_token_is_reported_with_its_key(
@@ -528,6 +532,47 @@ def test_each_command_prints_the_answer_as_json(
 ) -> None:
     result = controller.run(*arguments, "--json")
     assert (result.exit_code, set(json.loads(result.stdout))) == (status, keys), result.output
+
+
+TARGETS = ("pause", "drain", "quarantine", "resume", "retry", "terminate", "adopt")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *((name, "gpu") for name in TARGETS),
+        ("unverified",),
+        ("reload",),
+        ("plan", "--against", "fleet.yaml"),
+        ("status",),
+        ("jobs",),
+        ("machines",),
+        ("history", "gpu"),
+        ("explain", "gpu"),
+    ],
+    ids=lambda given: given[0],
+)
+def test_each_command_sends_the_token_of_a_file_to_the_url_that_is_given(
+    controller: Controller,
+    arguments: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    controller.asked.rows["gpu"] = [HistoryRow(1.0, "sku", "gpu", "paused", "")]
+    own = tmp_path / "own-token"
+    own.write_text(f"alice operate {TOKEN}\n")
+    own.chmod(0o600)
+    # A fleet.yaml of another place, whose token this controller does not know.
+    fleet_file(tmp_path, "http://127.0.0.1:1", f"alice operate {'w' * 40}\n")
+    result = controller.run(*arguments, "--url", controller.url, "--token-file", str(own))
+    assert result.exit_code == (1 if arguments[0] == "unverified" else 0), result.output
+    assert result.output
+    assert not result.stdout.startswith("{")
+    refused = controller.run(*arguments, "--url", controller.url)
+    assert (refused.exit_code, "refuses the token" in refused.stderr) == (1, True)
+    lost = controller.run(*arguments, "--token-file", str(own))
+    assert (lost.exit_code, "127.0.0.1:1 does not answer" in lost.stderr) == (1, True)
 
 
 def test_a_refusal_is_no_json(controller: Controller) -> None:

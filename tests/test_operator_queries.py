@@ -7,9 +7,9 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.views.past import FailedTries, Past, WaitedFor
 from autoscaler.views.times import duration
 from tests.ledger.builders import World, failure

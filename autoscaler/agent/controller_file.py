@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from autoscaler.agent.actions import BadSettings
-from autoscaler.agent.bootstrap_client import Controller
+from autoscaler.agent.boot.bootstrap_client import Controller
+from autoscaler.agent.boot.http_client import Link
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.host import read_trusted
-from autoscaler.agent.http_client import Link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -116,3 +116,13 @@ def refuse_second_boot(host: Host) -> None:
     """Raise PowerOff if a runner was started before: a machine runs one runner."""
     if os.path.lexists(host.marker):
         raise PowerOff("a runner was started on this machine before")
+
+
+def free_bytes(path: str) -> int:
+    """Return the free space of the file system that has this path."""
+    if WINDOWS:
+        import shutil  # slow to import, and Linux has statvfs
+
+        return shutil.disk_usage(path).free
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 from autoscaler.agent.actions import BadSettings
-from autoscaler.agent.checks import Check
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.host import WINDOWS, Host
 from autoscaler.agent.limits import IMAGE_CHECK
 from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, last_line, run_program
-from autoscaler.agent.runner_installation import runner_account
+from autoscaler.agent.runner.account import runner_account
+from autoscaler.agent.verdicts import Check
 
 PROGRAM = "/opt/runner-agent/health-check"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 import time
 
@@ -14,13 +15,13 @@ from autoscaler.agent.actions import (
     Stopped,
     TryAgain,
 )
-from autoscaler.agent.boot_script import check_boot_script
-from autoscaler.agent.bootstrap_client import Assignment, Controller
+from autoscaler.agent.boot.boot_script import check_boot_script
+from autoscaler.agent.boot.bootstrap_client import Assignment, Controller
 from autoscaler.agent.clock import Backoff, Clock, uniform
-from autoscaler.agent.driver import check_driver
+from autoscaler.agent.driver.installation import check_driver
 from autoscaler.agent.exit_reasons import ExitCause
+from autoscaler.agent.hooks.scripts import install_hooks
 from autoscaler.agent.host import Host
-from autoscaler.agent.job_hooks import install_hooks
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import (
     EXIT_REPORT,
@@ -32,8 +33,16 @@ from autoscaler.agent.limits import (
     SUSPEND,
 )
 from autoscaler.agent.machine_checks import check_machine
-from autoscaler.agent.runner import Runner
-from autoscaler.agent.supervision import Watch
+from autoscaler.agent.runner.supervision import Watch
+
+if sys.platform == "win32":
+    from autoscaler.agent.runner.windows import WindowsRunner
+
+    Runner = WindowsRunner
+else:
+    from autoscaler.agent.runner.linux import LinuxRunner
+
+    Runner = LinuxRunner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

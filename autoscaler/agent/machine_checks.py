@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from autoscaler.agent.accelerators import check_accelerators
-from autoscaler.agent.checks import Check
+from autoscaler.agent.checks.accelerators import check_accelerators
+from autoscaler.agent.checks.machine import GITHUB_TIMEOUT, run_health_checks
 from autoscaler.agent.clock import Clock
-from autoscaler.agent.health_checks import GITHUB_TIMEOUT, run_health_checks
 from autoscaler.agent.host import Host
 from autoscaler.agent.image_check import check_image
+from autoscaler.agent.verdicts import Check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

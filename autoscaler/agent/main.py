@@ -23,14 +23,14 @@ import signal
 import sys
 
 from autoscaler.agent.actions import BadSettings, PowerOff, Stopped
-from autoscaler.agent.boot_script import run_boot_script
+from autoscaler.agent.boot.boot_script import run_boot_script
+from autoscaler.agent.boot.identity import metadata_proof
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.controller_file import connect
-from autoscaler.agent.driver import install_from_file
+from autoscaler.agent.driver.installation import install_from_file
+from autoscaler.agent.hooks.programs import run_hook
+from autoscaler.agent.hooks.scripts import HOOK_VARIABLES
 from autoscaler.agent.host import WINDOWS, Host, read_trusted, refuse_second_boot
-from autoscaler.agent.identity import metadata_proof
-from autoscaler.agent.job_hook_programs import run_hook
-from autoscaler.agent.job_hooks import HOOK_VARIABLES
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.lifecycle import Agent
 from autoscaler.agent.pod import live_in_pod

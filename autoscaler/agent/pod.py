@@ -12,16 +12,16 @@ import os
 import signal
 
 from autoscaler.agent.actions import BadSettings, PowerOff, Stopped
+from autoscaler.agent.boot.identity import token_proof
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.controller_file import connect
 from autoscaler.agent.host import Host, read_trusted, refuse_second_boot
-from autoscaler.agent.identity import token_proof
 from autoscaler.agent.inspection import refuse_inspection
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.lifecycle import Agent
-from autoscaler.agent.linux_runner import LinuxRunner
-from autoscaler.agent.listener_log import Signs
 from autoscaler.agent.node_driver import with_node_driver
+from autoscaler.agent.runner.linux import LinuxRunner
+from autoscaler.agent.runner.listener_log import Signs
 
 # The provider mounts these folders (manifests.py); a test compares the paths.
 AGENT_FOLDER = "/run/runner-agent"

@@ -10,8 +10,8 @@ import threading
 import time
 
 from autoscaler.agent.limits import MOST_OUTPUT
-from autoscaler.agent.listener_log import readable
 from autoscaler.agent.process_group import ProcessGroup
+from autoscaler.agent.runner.listener_log import readable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from typing import TypeGuard
 
 PACKAGE = "autoscaler.agent"
-SHARED = "autoscaler.model.access_rules"
+SHARED = "autoscaler.model.jobs.access_rules"
 """The one module of ours outside the package that the agent may import: both decide with it about `access`."""
 
 MAIN = "main"
@@ -30,8 +30,9 @@ from __future__ import annotations
 class _Module:
     """A module of the agent, prepared for the file.
 
-    `libraries` are the modules of the standard library that it imports, `needs` those of the agent,
-    `names` the names that it defines, `text` its source without these imports.
+    `name` is dotted, such as autoscaler.agent.driver.plan. `libraries` are the modules of the standard library
+    that it imports, `needs` those of the agent, `names` the names that it defines, `text` its source without
+    these imports.
     """
 
     name: str
@@ -51,7 +52,7 @@ def build_agent(folder: Traversable | None = None) -> bytes:
     libraries = sorted(set().union(*(module.libraries for module in modules)))
     _check_names(modules, libraries)
     head = _HEAD + "\n" + "".join(f"import {name}\n" for name in libraries)
-    parts = (f"# --- {_dotted(module.name)} ---\n\n{module.text}\n" for module in modules)
+    parts = (f"# --- {module.name} ---\n\n{module.text}\n" for module in modules)
     return "\n\n".join((head, *parts)).encode()
 
 
@@ -66,18 +67,20 @@ def _in_order(folder: Traversable) -> list[_Module]:
                 add(needed)
         found[name] = module
 
-    add(MAIN)
+    add(f"{PACKAGE}.{MAIN}")
     return list(found.values())
 
 
 def _source(folder: Traversable, name: str) -> str:
-    package = _dotted(name).rpartition(".")[0]
-    where = folder if package == PACKAGE else files(package)
-    return where.joinpath(f"{name}.py").read_text(encoding="utf-8")
+    package, _, module = name.rpartition(".")
+    if name == SHARED:
+        return files(package).joinpath(f"{module}.py").read_text(encoding="utf-8")
+    return folder.joinpath(_path(name)).read_text(encoding="utf-8")
 
 
-def _dotted(name: str) -> str:
-    return SHARED if name == SHARED.rpartition(".")[2] else f"{PACKAGE}.{name}"
+def _path(name: str) -> str:
+    """Return the file of a module, relative to the package of the agent."""
+    return f"{name.removeprefix(f'{PACKAGE}.').replace('.', '/')}.py"
 
 
 def _check_names(modules: Iterable[_Module], libraries: Iterable[str]) -> None:
@@ -87,8 +90,8 @@ def _check_names(modules: Iterable[_Module], libraries: Iterable[str]) -> None:
     for module in modules:
         for name in sorted(module.names):
             if name in owners:
-                raise ValueError(f"{module.name}.py: {name} is also defined in {owners[name]}")
-            owners[name] = f"{module.name}.py"
+                raise ValueError(f"{_path(module.name)}: {name} is also defined in {owners[name]}")
+            owners[name] = _path(module.name)
 
 
 def _read(name: str, source: str) -> _Module:
@@ -128,7 +131,9 @@ def _check_imports(name: str, tree: ast.Module) -> None:
     ]
     for node in ast.walk(tree):
         if _is_ours(node) and node not in expressible:
-            raise ValueError(f"{name}.py:{node.lineno}: write `from {PACKAGE}.MODULE import NAME`")
+            raise ValueError(
+                f"{_path(name)}:{node.lineno}: write `from {PACKAGE}.MODULE import NAME`"
+            )
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -147,11 +152,11 @@ def _type_imports(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _needed(node: ast.stmt) -> str | None:
-    """Return the module of the agent, or the shared one, that a `from ... import` names, or None."""
+    """Return the module of the agent, or the shared one, that a `from ... import` imports from, or None."""
     if not isinstance(node, ast.ImportFrom) or any(alias.asname for alias in node.names):
         return None
-    package, _, module = (node.module or "").rpartition(".")
-    return module if package == PACKAGE or node.module == SHARED else None
+    module = node.module or ""
+    return module if module.startswith(f"{PACKAGE}.") or module == SHARED else None
 
 
 def _is_ours(node: ast.AST) -> TypeGuard[ast.Import | ast.ImportFrom]:
@@ -177,7 +182,7 @@ def _is_for_type_checkers(node: ast.stmt) -> bool:
 def _libraries(name: str, node: ast.Import | ast.ImportFrom) -> set[str]:
     """Return the modules that an import names. Raises ValueError unless it is a plain `import`."""
     if isinstance(node, ast.ImportFrom) or any(alias.asname for alias in node.names):
-        raise ValueError(f"{name}.py:{node.lineno}: write `import MODULE`, so that names agree")
+        raise ValueError(f"{_path(name)}:{node.lineno}: write `import MODULE`, so that names agree")
     return {alias.name for alias in node.names}
 
 

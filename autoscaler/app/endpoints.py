@@ -4,7 +4,7 @@ from autoscaler import config
 from autoscaler.console.assets import read_assets
 from autoscaler.console.links import GitHubPages
 from autoscaler.console.pages import Pages
-from autoscaler.controller.intake import Intake
+from autoscaler.controller.intake.deliveries import Intake
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.controller.ports.telemetry import DeliveryTelemetry

@@ -28,7 +28,6 @@ from autoscaler.controller.composition import Controller, Ports, Settings
 from autoscaler.controller.guarded_github import GuardedGitHub, GuardedGitHubLists, GuardedReruns
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.journal import log_refused_transition
-from autoscaler.controller.loop_lag import LoopLag
 from autoscaler.controller.ports.configuration_requests import (
     ControllerStopsError,
     RefusedConfigurationError,
@@ -37,6 +36,7 @@ from autoscaler.controller.ports.provider import Provider, ProviderContext, Prov
 from autoscaler.controller.ports.store import SavedState, StoreError
 from autoscaler.controller.ports.traces import TraceTelemetry
 from autoscaler.controller.reconciler import Pace
+from autoscaler.controller.reporting.loop_lag import LoopLag
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
@@ -271,7 +271,7 @@ class Parts:
         reasons = [f"provider {name} could not be opened and listed" for name in unopened]
         if controller.reconciler.turned_at is None:
             reasons.append("the control loop has made no pass yet")
-        if not controller.poller.github_answered:
+        if not controller.redelivery.github_answered:
             reasons.append("GitHub has not answered yet")
         return sorted(reasons)
 

@@ -1,4 +1,6 @@
-"""Reads a file of operators' tokens: one per line, as `NAME ROLE TOKEN`, or a token alone.
+"""Reads a file of operators' tokens: one per line, as `NAME ROLE TOKEN`.
+
+Without its role, a line would be the rest of a damaged one, and no file may allow more by its damage.
 
 The tokens are in plain text, as all secret files are: who can read the file can read the App's private key
 beside it, which allows more, and the commands on the controller's host send a token from it.
@@ -17,9 +19,6 @@ SHORTEST_TOKEN = 32
 MAX_OPERATOR_TOKENS = 100
 """A request with a token is compared with each of them."""
 
-UNNAMED = OperatorName("operator")
-"""The name for a line that has only a token. Its role is operate."""
-
 TOKENS_FIX = (
     "write one line per token: NAME read TOKEN, or NAME operate TOKEN, with a token such as the output of "
     "openssl rand -hex 32"
@@ -30,7 +29,7 @@ LONGEST_NAME = SHORTEST_TOKEN - 1
 
 _NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_.@-]{0,%d}" % (LONGEST_NAME - 1))
 _TOKEN = re.compile(rb"[!-~]{%d,1024}" % SHORTEST_TOKEN)
-_NAMED = 3
+_WORDS = 3
 
 
 class UnusableTokenFileError(Exception):
@@ -69,16 +68,13 @@ def parse_operator_tokens(content: bytes) -> tuple[OperatorToken, ...]:
 
 
 def _parse_line(number: int, words: list[bytes]) -> OperatorToken:
-    if len(words) not in (1, _NAMED):
-        what = f"has neither one word nor three in line {number}"
+    if len(words) != _WORDS:
+        what = f"has not the three words NAME ROLE TOKEN in line {number}"
         raise UnusableTokenFileError(what)
-    *named, token = words
+    name, role, token = words
     if not is_token(token):
         what = f"has a token in line {number} without {SHORTEST_TOKEN} to 1024 visible ASCII characters"
         raise UnusableTokenFileError(what)
-    if not named:
-        return OperatorToken(Operator(UNNAMED, Role.OPERATE), SecretBytes(token))
-    name, role = named
     if _NAME.fullmatch(name) is None:
         what = f"has a name in line {number} that is not 1 to {LONGEST_NAME} letters, digits or any of _.@-"
         raise UnusableTokenFileError(what)

@@ -9,7 +9,7 @@ from autoscaler.config.schedule_overlaps import largest_minimum
 from autoscaler.config.settings import Settings
 from autoscaler.config.sku_settings import SkuSettings
 from autoscaler.model.identifiers import Seconds
-from autoscaler.model.labels import label_set
+from autoscaler.model.jobs.labels import label_set
 from autoscaler.model.wait_objectives import objective_of
 
 UNTIMED_JOB: Seconds = 6 * 3600.0

@@ -6,6 +6,9 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+MAX_REGULAR_BYTES = 2**20
+"""Certificates and boot scripts are smaller."""
+
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading. Raises OSError, also for any other kind of file.
@@ -16,9 +19,16 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path) -> bytes:
-    """Return the content of a regular file. Raises OSError, also for any other kind of file."""
+    """Return the content of a regular file.
+
+    Raises OSError, also for any other kind of file, and for more than 1 MiB (MAX_REGULAR_BYTES).
+    """
     with open_regular(path) as file:
-        return file.read()
+        content = file.read(MAX_REGULAR_BYTES + 1)
+    if len(content) > MAX_REGULAR_BYTES:
+        reason = f"Larger than {MAX_REGULAR_BYTES // 2**20} MiB"
+        raise OSError(errno.EFBIG, reason, str(path))
+    return content
 
 
 def _open(path: str, flags: int) -> int:

@@ -20,7 +20,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from autoscaler.config.problems import show
 from autoscaler.config.time_zones import suggestion
-from autoscaler.model.interruptions import NO_RERUN
+from autoscaler.model.catalogue import NO_RERUN
 
 MAX_TEXT = 1024
 MAX_DURATION = 365 * 24 * 3600.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from autoscaler.config.checks import text
 from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import Problem, show
-from autoscaler.model.labels import covers, label_set
+from autoscaler.model.jobs.labels import covers, label_set
 
 _WILDCARDS = frozenset("*?[]")
 _PLATFORM = (("os", "linux"), ("arch", "x64"))

@@ -10,8 +10,8 @@ from autoscaler.console.rendering import Frame, Templates
 from autoscaler.console.runbooks import read_runbooks
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.views.cost import CostView
 from autoscaler.views.explanation import Explanation, OptionView
 from autoscaler.views.grid import Grid, RepositoryView

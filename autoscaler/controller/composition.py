@@ -4,6 +4,7 @@
 is added here is in all of them.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,23 +13,34 @@ from typing import TypeVar
 
 import structlog
 
-from autoscaler.controller.bootstrap import BootstrapService
-from autoscaler.controller.circuit_watcher import CircuitWatcher
-from autoscaler.controller.console_reader import ConsoleReader
-from autoscaler.controller.effects import Effects
+from autoscaler.controller.effects import Effects, PeriodicTask
 from autoscaler.controller.executor import Executor
-from autoscaler.controller.fleet_queries import FleetAnswers
-from autoscaler.controller.foreign_usage import KeptForeignUsage
-from autoscaler.controller.github_reader import GitHubReader
-from autoscaler.controller.github_synchronizer import GitHubSynchronizer
-from autoscaler.controller.hold_reporter import HoldReporter
-from autoscaler.controller.intake import Intake, Parse
+from autoscaler.controller.github.registrar import Registrar
+from autoscaler.controller.github.releases import RegistrationReleaser
+from autoscaler.controller.github.reruns import Rerunner
+from autoscaler.controller.github.runner_groups import GroupWatch
+from autoscaler.controller.github.runner_versions import RunnerVersionWatch
+from autoscaler.controller.github.single_reads import GitHubReader
+from autoscaler.controller.github.synchronizer import GitHubSynchronizer
+from autoscaler.controller.intake.deliveries import Intake, Parse
+from autoscaler.controller.intake.redelivery import Redelivery
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launcher import Launcher
-from autoscaler.controller.notice_reader import NoticeReader
-from autoscaler.controller.operator_actions import OperatorActions
-from autoscaler.controller.operator_holds import OperatorHoldActions
-from autoscaler.controller.poller import PeriodicTask, Poller
+from autoscaler.controller.machines.bootstrap import BootstrapService
+from autoscaler.controller.machines.circuits import CircuitWatcher
+from autoscaler.controller.machines.console import ConsoleReader
+from autoscaler.controller.machines.launcher import Launcher
+from autoscaler.controller.machines.listing import MachineLists
+from autoscaler.controller.machines.notices import NoticeReader
+from autoscaler.controller.machines.opening import ProviderOpener
+from autoscaler.controller.machines.terminator import Terminator
+from autoscaler.controller.money.foreign_usage import KeptForeignUsage
+from autoscaler.controller.money.price_refresh import PriceRefresh
+from autoscaler.controller.money.quotas import KeptQuotas
+from autoscaler.controller.operators.actions import OperatorActions
+from autoscaler.controller.operators.answers import FleetAnswers
+from autoscaler.controller.operators.holds import OperatorHoldActions
+from autoscaler.controller.operators.recent_past import RecentPast
+from autoscaler.controller.operators.reconfiguration import Reconfiguration
 from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.clock import Clock, Ids
 from autoscaler.controller.ports.github import GitHub
@@ -39,24 +51,16 @@ from autoscaler.controller.ports.reruns import Reruns
 from autoscaler.controller.ports.store import SavedState, Store
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.ports.traces import TraceTelemetry
-from autoscaler.controller.pricing import Pricing
-from autoscaler.controller.provider_opener import ProviderOpener
-from autoscaler.controller.quotas import KeptQuotas
-from autoscaler.controller.recent_past import RecentPast
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
-from autoscaler.controller.reconfiguration import Reconfiguration
-from autoscaler.controller.registrar import Registrar
-from autoscaler.controller.registration_releaser import RegistrationReleaser
-from autoscaler.controller.rerunner import Rerunner
-from autoscaler.controller.run_meter import RunMeter
-from autoscaler.controller.runner_versions import RunnerVersionWatch
-from autoscaler.controller.terminator import Terminator
-from autoscaler.controller.unmatched import UnmatchedJobReporter
-from autoscaler.controller.usage_meter import UsageMeter
-from autoscaler.controller.wait_tracer import WaitTracer
-from autoscaler.controller.watching_groups import GroupWatch
+from autoscaler.controller.reporting.fleet_counts import report_offerings_on_hold
+from autoscaler.controller.reporting.history_metrics import report
+from autoscaler.controller.reporting.runs import RunMeter
+from autoscaler.controller.reporting.traces import WaitTracer
+from autoscaler.controller.reporting.unmatched import UnmatchedJobReporter
+from autoscaler.controller.reporting.usage import UsageMeter
+from autoscaler.controller.retention import prune_repeatedly
 from autoscaler.ledger.ledger import Ledger
-from autoscaler.ledger.state import Refuse, raise_unlisted
+from autoscaler.ledger.records.state import Refuse, raise_unlisted
 from autoscaler.model.catalogue import CapacityType, Catalogue
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
@@ -134,6 +138,7 @@ class Controller:
             clock,
             telemetry,
         )
+        journal.on_history(partial(report, journal.ledger.state, telemetry))
         UnmatchedJobReporter(journal, telemetry)
         self.meters = UsageMeter(journal, telemetry), RunMeter(journal, telemetry)
         if ports.traces is not None:
@@ -146,17 +151,17 @@ class Controller:
         self.registrar = Registrar(journal, ports.github, clock)
         self.releaser = RegistrationReleaser(journal, ports.github, self.registrar, self.effects)
         self.github_reader = GitHubReader(journal, ports.github)
-        self.launcher = Launcher(journal, providers, telemetry)
+        self.launcher = Launcher(journal, providers, telemetry, clock)
         self.console_reader = ConsoleReader(journal, providers, self.effects)
         self.terminator = Terminator(journal, providers, self.console_reader, ports.pacing)
-        self._make_tasks()
+        self._tasks = self._make_tasks()
         self.bootstrap = BootstrapService(
             journal,
             self.registrar,
             self.releaser,
             providers,
             settings.health_checks,
-            self.poller.list_now,
+            self.machine_lists.list_now,
             opened=self.provider_opener.opened,
         )
         self.executor = Executor(
@@ -172,7 +177,7 @@ class Controller:
             journal,
             self.intake,
             self.executor,
-            self.poller,
+            self.run_tasks,
             self.effects,
             telemetry,
             clock,
@@ -192,49 +197,55 @@ class Controller:
             ports.spent,
         )
 
-    def _make_tasks(self) -> None:
-        """Create the poller, and each part that has tasks of its own."""
+    def _make_tasks(self) -> list[PeriodicTask]:
+        """Create each part that has tasks of its own. Return the tasks, which run beside the control loop."""
         ports, journal = self._ports, self.journal
         clock, background, telemetry = ports.clock, ports.background, ports.telemetry
         providers, readings = ports.providers, ports.readings
         notices = {name: one.notices for name, one in providers.items() if one.notices}
-        self.pricing = Pricing(providers, readings, self._use_new_prices, telemetry, clock)
-        self.quotas = KeptQuotas(providers, readings, telemetry, clock)
-        self.foreign_usage = KeptForeignUsage(journal, ports.providers, ports.readings)
+        self.price_refresh = PriceRefresh(
+            providers, readings, self._use_new_prices, telemetry, clock
+        )
+        self.quotas = KeptQuotas(journal, providers, readings, telemetry, clock)
+        self.foreign_usage = KeptForeignUsage(journal, providers, readings)
+        self.machine_lists = MachineLists(journal, providers, clock, self.foreign_usage.save)
+        self.redelivery = Redelivery(ports.github, ports.store, clock)
         self.provider_opener = ProviderOpener(
-            ports.providers, self._open_and_list, self._use_offerings, clock
+            providers, self._open_and_list, self._use_offerings, clock
         )
         self.rerunner = Rerunner(journal, ports.reruns, background)
         self.notice_reader = NoticeReader(journal, notices, telemetry, clock)
-        self.circuit_watcher = CircuitWatcher(journal, ports.providers, background)
+        self.circuit_watcher = CircuitWatcher(journal, providers, background)
         self.github_synchronizer = GitHubSynchronizer(
             journal, ports.lists, ports.github, self.intake.load_pruned_job, telemetry, background
         )
-        self.hold_reporter = HoldReporter(journal, telemetry, background)
         self.group_watch = GroupWatch(journal, ports.github, ports.lists, telemetry, background)
         self.version_watch = RunnerVersionWatch(journal, ports.lists, telemetry, background)
-        self.poller = Poller(
-            journal,
-            ports.store,
-            ports.github,
-            ports.providers,
-            clock,
-            (
-                self.provider_opener.run,
-                self.rerunner.run,
-                *self.notice_reader.tasks,
-                self.circuit_watcher.run,
-                self.github_synchronizer.run,
-                partial(self.provider_opener.read_daily, self._read_again),
-                self.pricing.run,
-                self.group_watch.run,
-                self.version_watch.run,
-                self.hold_reporter.run,
-                *self._settings.process_tasks,
-            ),
-            self.quotas.record,
-            self.foreign_usage.save,
-        )
+        return [
+            *self.machine_lists.tasks,
+            *self.quotas.tasks,
+            *self.launcher.tasks,
+            self.redelivery.run,
+            self.redelivery.record_heartbeats,
+            partial(prune_repeatedly, ports.store, clock),
+            self.provider_opener.run,
+            self.rerunner.run,
+            *self.notice_reader.tasks,
+            self.circuit_watcher.run,
+            self.github_synchronizer.run,
+            partial(self.provider_opener.read_daily, self._read_again),
+            self.price_refresh.run,
+            self.group_watch.run,
+            self.version_watch.run,
+            partial(report_offerings_on_hold, journal, telemetry, background),
+            *self._settings.process_tasks,
+        ]
+
+    async def run_tasks(self) -> None:
+        """Run all tasks beside the control loop until cancelled. The first error, a StoreError, ends all."""
+        async with asyncio.TaskGroup() as group:
+            for task in self._tasks:
+                group.create_task(task())
 
     async def resume(self, saved: SavedState) -> None:
         """Continue from the records of the earlier process. Raises StoreError."""
@@ -249,7 +260,7 @@ class Controller:
         self.recent_past.resume()
         await self.journal.record(ControllerStarted(now, absence))
         self.intake.resume(*saved.unapplied)
-        self.poller.resume(saved.arrived_until)
+        self.redelivery.resume(saved.arrived_until)
         await self.quotas.load()
         await self.foreign_usage.load()
         left = Counter(m.provider for m in saved.machines if m.occupies)
@@ -274,8 +285,8 @@ class Controller:
             hint = provider.hint(error)
             _log.error("provider_not_opened", provider=name, error=str(error), hint=hint)
             return False
-        await self.pricing.wait_for_first(name)
-        return await self.poller.list_machines(name)
+        await self.price_refresh.wait_for_first(name)
+        return await self.machine_lists.list_machines(name)
 
     async def _read_again(self, name: ProviderName) -> None:
         try:
@@ -294,7 +305,8 @@ class Controller:
         """Use new spot prices for costs, and new on-demand prices in the catalogue."""
         if kind is CapacityType.SPOT:
             known = {
-                name: reader.known_prices(kind) for name, reader in self.pricing.readers.items()
+                name: reader.known_prices(kind)
+                for name, reader in self.price_refresh.readers.items()
             }
             self.journal.ledger.use_spot_prices(known)
         elif self._opened:

@@ -1,4 +1,4 @@
-"""The controller's background tasks: starts them, and waits for them at shutdown.
+"""The controller's background tasks: starts effects, and waits for them at shutdown.
 
 An effect that raises an unexpected error stops the process. The next process resumes the effect from
 what was recorded.
@@ -9,6 +9,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from autoscaler.model.identifiers import Seconds
+
+PeriodicTask = Callable[[], Coroutine[Any, Any, None]]
+"""A task that runs beside the control loop until it returns or is cancelled. Raises only StoreError."""
 
 
 class Effects:

@@ -8,14 +8,15 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from autoscaler.controller.effects import Effects
-from autoscaler.controller.github_reader import GitHubReader
+from autoscaler.controller.github.registrar import Registrar
+from autoscaler.controller.github.single_reads import GitHubReader
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launcher import Launcher
+from autoscaler.controller.machines.launcher import Launcher
+from autoscaler.controller.machines.terminator import Terminator
 from autoscaler.controller.ports.clock import Ids
-from autoscaler.controller.registrar import Registrar
-from autoscaler.controller.terminator import Terminator
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import MachineId
+from autoscaler.model.jobs.runners import Runner, runner_name
 from autoscaler.model.plan import (
     Assign,
     CancelLaunchRequest,
@@ -30,7 +31,6 @@ from autoscaler.model.plan import (
     ResendLaunchRequest,
     Terminate,
 )
-from autoscaler.model.runners import Runner, runner_name
 
 Effect = Coroutine[Any, Any, None]
 

@@ -19,7 +19,6 @@ from autoscaler.controller.ports.github_lists import (
     Listing,
 )
 from autoscaler.controller.ports.reruns import RerunAnswer, Reruns
-from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import (
     Instant,
@@ -27,6 +26,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
     Seconds,
 )
+from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.run_origins import RunOrigin
 
 RETRY_AFTER: Seconds = 60.0

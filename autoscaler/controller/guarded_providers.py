@@ -17,7 +17,6 @@ from autoscaler.controller.ports.provider import (
 from autoscaler.controller.ports.quotas import QuotaLimits
 from autoscaler.model.catalogue import CapacityType, LaunchRate, Offering
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     InstallationId,
     ProviderMachineId,
@@ -25,6 +24,7 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.prices import Price, PriceSource
 
 _LISTED = (ProviderError, OutcomeUnknownError)

@@ -7,14 +7,12 @@ memory is ahead of the store.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import structlog
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import DeliveryKey, Store, StoreError
-from autoscaler.controller.ports.telemetry import RecordTelemetry, StoreTelemetry
-from autoscaler.controller.signals import report
+from autoscaler.controller.ports.telemetry import StoreTelemetry
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.changes import Changes, HistoryRow, copied
 from autoscaler.model.events import Event
@@ -36,15 +34,11 @@ def log_refused_transition(error: UnlistedTransitionError) -> None:
     )
 
 
-class JournalTelemetry(RecordTelemetry, StoreTelemetry, Protocol):
-    """Metrics that the journal reports."""
-
-
 class Journal:
     """Owns the ledger. Every event goes through `record` or `note`."""
 
     def __init__(
-        self, ledger: Ledger, store: Store, clock: Clock, telemetry: JournalTelemetry
+        self, ledger: Ledger, store: Store, clock: Clock, telemetry: StoreTelemetry
     ) -> None:
         self.ledger = ledger
         self.changed = asyncio.Event()
@@ -106,7 +100,6 @@ class Journal:
         self._raise_failure()
         changes = self.ledger.take_changes()
         if changes or applied:
-            report(changes, self.ledger.state, self._telemetry)
             for listener in self._listeners:
                 listener(changes.history)
             # Copied now, because the records may change before the write starts.

@@ -1,23 +1,23 @@
 """The control loop: applies events, plans, and carries out the plan, whenever something changed."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.executor import Executor
-from autoscaler.controller.intake import Intake
+from autoscaler.controller.intake.deliveries import Intake
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.poller import Poller
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.ports.telemetry import LoopTelemetry
-from autoscaler.controller.signals import fleet_counts
-from autoscaler.controller.wait_recorder import WaitRecorder
-from autoscaler.ledger.jobs import is_any_overdue
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
+from autoscaler.controller.reporting.wait_reasons import WaitRecorder
+from autoscaler.ledger.jobs.reports import is_any_overdue
 from autoscaler.model.events import TimePassed
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.plan import Plan
@@ -61,18 +61,19 @@ class Reconciler:
         journal: Journal,
         intake: Intake,
         executor: Executor,
-        poller: Poller,
+        run_tasks: Callable[[], Coroutine[Any, Any, None]],
         effects: Effects,
         telemetry: LoopTelemetry,
         clock: Clock,
         pacing: Clock,
         pace: Pace,
     ) -> None:
+        """`run_tasks` runs the tasks beside the loop until it is cancelled. Its end ends the loop."""
         self._journal = journal
         self._wait_recorder = WaitRecorder(journal)
         self._intake = intake
         self._executor = executor
-        self._poller = poller
+        self._run_tasks = run_tasks
         self._effects = effects
         self._telemetry = telemetry
         self._clock = clock
@@ -98,18 +99,18 @@ class Reconciler:
 
     async def run(self) -> None:
         """Run passes until stopped, then apply the remaining deliveries. Raises StoreError."""
-        watching = asyncio.get_running_loop().create_task(self._poller.run())
-        watching.add_done_callback(lambda _: self.stop())
+        beside = asyncio.get_running_loop().create_task(self._run_tasks())
+        beside.add_done_callback(lambda _: self.stop())
         try:
             while not self._stopping.is_set():
                 await self.turn()
                 async with self._woken_at(self.plan.again_at):
                     await self._wait_for_batch()
         finally:
-            watching.cancel()
-            await asyncio.wait({watching})
+            beside.cancel()
+            await asyncio.wait({beside})
             # Read even if the loop itself failed, because the store fails for both.
-            error = None if watching.cancelled() else watching.exception()
+            error = None if beside.cancelled() else beside.exception()
         if error is not None:
             raise _cause(error)
         await self._intake.apply_waiting()

@@ -1,7 +1,7 @@
-"""Lets thousands of coroutines wait for changes of a key, each with a timeout.
+"""Waits for changes, each with a timeout on the controller's clock.
 
-All waiters share one timer task, so that each waiter costs a future and no task. A waiter has to check
-for itself what changed.
+`Wakeups` lets thousands of coroutines wait for changes of a key. All waiters share one timer task, so that
+each waiter costs a future and no task. A waiter has to check for itself what changed.
 """
 
 import asyncio
@@ -13,6 +13,17 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.model.identifiers import Instant, Seconds
 
 K = TypeVar("K", bound=Hashable)
+
+
+async def set_within(event: asyncio.Event, seconds: Seconds, clock: Clock) -> None:
+    """Wait until the event is set, or for `seconds` of the clock's time."""
+    sleeper = asyncio.ensure_future(clock.sleep(seconds))
+    waiter = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({sleeper, waiter}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        sleeper.cancel()
+        waiter.cancel()
 
 
 class Wakeups(Generic[K]):

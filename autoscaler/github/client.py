@@ -47,9 +47,9 @@ from autoscaler.github.runs import WorkflowRun
 from autoscaler.github.settings import GitHubSettings
 from autoscaler.github.targets import Target, target_of_repository, target_of_scope
 from autoscaler.github.transport import Transport
-from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
+from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.run_origins import RunOrigin
 
 _log = structlog.get_logger(__name__)

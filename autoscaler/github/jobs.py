@@ -16,7 +16,7 @@ from pydantic import AfterValidator
 from autoscaler.github.timestamps import instant_of
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 
 MAX_TEXT = 256
 MAX_LABELS = 100

@@ -25,7 +25,7 @@ from autoscaler.github.received import Received
 from autoscaler.github.refusals import OUTAGE_DELAY, LimitError, NotShownError
 from autoscaler.github.targets import Target, target_of_repository
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.interruptions import RerunOutcome
+from autoscaler.model.machines.interruptions import RerunOutcome
 
 _RUN_AGAIN = frozenset({"failure", "cancelled", "timed_out", "startup_failure"})
 """Conclusions of the jobs that "Re-run failed jobs" re-runs."""

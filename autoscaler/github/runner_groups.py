@@ -21,8 +21,8 @@ from autoscaler.github.received import Received
 from autoscaler.github.refusals import NotShownError
 from autoscaler.github.single_flight import SingleFlight
 from autoscaler.github.targets import Target
-from autoscaler.model.access import RunnerGroup
 from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.jobs.access import RunnerGroup
 
 REPOSITORY_GROUP_ID = 1
 """The id of a repository's only group, the default one (docs.github.com: organizations have groups)."""

@@ -14,7 +14,7 @@ from pydantic import Field
 from autoscaler.controller.ports.github_lists import ListedRun, RunStatus
 from autoscaler.github.jobs import MAX_TEXT
 from autoscaler.github.received import Received
-from autoscaler.model.access_rules import branch_of_run
+from autoscaler.model.jobs.access_rules import branch_of_run
 from autoscaler.model.run_origins import RunOrigin
 
 MAX_BRANCH = 1024

@@ -11,7 +11,7 @@ import msgspec
 from autoscaler.github.jobs import Source, WorkflowJob, observe, read_job, repository_name
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 
 MAX_BODY = 1024 * 1024
 """Bytes. Real workflow_job bodies have 8 to 25 KB; GitHub's limit for any event is 25 MB."""

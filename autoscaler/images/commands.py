@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -70,9 +70,10 @@ def _day(text: str) -> datetime:
 @images.command()
 def check(
     file: File = None,
-    date: Annotated[
+    day: Annotated[
         datetime | None,
         typer.Option(
+            "--date",
             parser=_day,
             metavar="YEAR-MONTH-DAY",
             help="Check for this day; default: today.",
@@ -82,20 +83,28 @@ def check(
         str | None,
         typer.Option(help="Also ask EC2 in this region whether each base image still exists."),
     ] = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            metavar="org:OWNER|repo:OWNER/NAME",
+            help="Ask GitHub there when it refuses the runner, with the token of GITHUB_TOKEN.",
+        ),
+    ] = None,
 ) -> None:
     """List what is missing or soon too old in versions.yaml.
 
     Lists each value that is null, the runner's version if GitHub soon gives it no more jobs, and each end of
     life in the next 90 days. With --region, also each base image that EC2 does not show. Exits with 1 if it
-    lists anything, and with 2 if the file has an error or EC2 refuses a call.
+    lists anything, and with 2 if the file has an error, or EC2 or GitHub refuses a call.
     """
-    from autoscaler.images.findings import find
+    from autoscaler.images.findings import UNASKED, find
     from autoscaler.images.load import load_versions
 
     with usage_errors():
         found = load_versions(file)
-    today = (date or datetime.now(UTC)).date()
-    findings = find(found.versions, today)
+    today = (day or datetime.now(UTC)).date()
+    end = UNASKED if scope is None else _runner_end(scope, found.versions.runner.version)
+    findings = find(found.versions, today, end)
     if region is not None:
         findings += _missing_in(found.versions, region)
     for one in findings:
@@ -104,6 +113,18 @@ def check(
     if not findings:
         typer.echo("nothing is missing or too old", err=True)
     raise typer.Exit(1 if findings else 0)
+
+
+def _runner_end(scope: str, version: str) -> date | None:
+    import os
+
+    from autoscaler.images.runner_end import GitHubAnswerError, runner_end
+
+    try:
+        return runner_end(scope, version, os.environ)
+    except GitHubAnswerError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
 
 
 def _missing_in(versions: "Versions", region: str) -> "tuple[Finding, ...]":

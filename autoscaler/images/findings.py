@@ -16,8 +16,11 @@ RUNNER_NOTICE = timedelta(days=14)
 """How long before the end of that time `check` warns: two weekly builds of images."""
 END_OF_LIFE_NOTICE = timedelta(days=90)
 """How long before an end of life `check` warns."""
+UNASKED = date.min
+"""Instead of GitHub's day for a runner version: GitHub was not asked."""
 
 _RELEASES = "https://github.com/actions/runner/releases"
+_REBUILD = "take the newest release, and build the images again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +33,15 @@ class Finding:
     warning: bool = False
 
 
-def find(versions: Versions, today: date) -> tuple[Finding, ...]:
-    """Return all findings: missing values, the runner by GitHub's rule, and ends of life."""
+def find(versions: Versions, today: date, runner_end: date | None = UNASKED) -> tuple[Finding, ...]:
+    """Return all findings: missing values, the runner's end, and ends of life.
+
+    `runner_end` is GitHub's day for the runner's version, or None if GitHub names none. If GitHub was not
+    asked, its documented rule counts: RUNNER_GRACE after the next release.
+    """
     return (
         *nulls(versions),
-        *_runner(versions.runner, today),
+        *_runner(versions.runner, today, runner_end),
         *_ends(versions, (), today),
     )
 
@@ -77,7 +84,7 @@ def _values(section: Section) -> Iterator[tuple[KeyPath, object]]:
             yield (name,), value
 
 
-def _runner(runner: Runner, today: date) -> Iterator[Finding]:
+def _runner(runner: Runner, today: date, end: date | None) -> Iterator[Finding]:
     if numbers(runner.version) < numbers(OLDEST_RUNNER):
         what = f"{runner.version} is older than {OLDEST_RUNNER}, the oldest that GitHub registers"
         yield Finding(("runner", "version"), what, f"take the newest release of {_RELEASES}")
@@ -88,6 +95,11 @@ def _runner(runner: Runner, today: date) -> Iterator[Finding]:
         fix = f"write the day on which you looked at {_RELEASES}"
         yield Finding(("runner", "newest_on"), what, fix)
         return
+    if end != UNASKED:
+        if end is not None and today >= end - RUNNER_NOTICE:
+            what = f"GitHub refuses {runner.version} from {end} on, as its API says"
+            yield Finding(("runner", "version"), what, _REBUILD, warning=today < end)
+        return
     following = runner.next
     refused = (runner.newest_on if following is None else following.released) + RUNNER_GRACE
     if today < refused - RUNNER_NOTICE:
@@ -97,8 +109,7 @@ def _runner(runner: Runner, today: date) -> Iterator[Finding]:
             f"GitHub gives {runner.version} no jobs from {refused} on, {RUNNER_GRACE.days} days "
             f"after the release of {following.version}"
         )
-        fix = "take the newest release, and build the images again"
-        yield Finding(("runner", "version"), what, fix, warning=today < refused)
+        yield Finding(("runner", "version"), what, _REBUILD, warning=today < refused)
         return
     what = (
         f"{runner.version} was the newest release on {runner.newest_on}; if there is another since "

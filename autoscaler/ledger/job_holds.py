@@ -1,30 +1,32 @@
 """Puts jobs on hold that GitHub keeps queued although runners with their labels were idle.
 
 A job is on hold after two different idle runners did not get it. If GitHub has given no job of the repository
-to a runner of the runner group yet, the group probably does not admit the repository. Then all jobs of the
-repository's class are on hold after two idle runners, later ones too, and one at a time is retried. If GitHub
-shows that the group refuses the repository (`runner_groups`), its jobs are on hold without any runner.
+to a runner of the runner group yet, the group probably does not admit the repository. Then all its jobs in the
+group are on hold after two idle runners, whatever their labels, later ones too. One at a time is retried. If
+GitHub shows that the group refuses the repository (`runner_groups`), its jobs are on hold without any runner.
 
-A hold ends when GitHub gives a job of the class and the repository to a runner of the group. The start of
-another repository's job proves nothing: a group admits each repository by itself (docs.github.com, "Managing
-access to self-hosted runners using groups"). Probes retry a job from time to time. A job that a runner may
-already have run is read at GitHub first.
+A hold ends when GitHub gives a job of the class and the repository to a runner of the group, and the hold of a
+repository when it gives any of its jobs to one. The start of another repository's job proves nothing: a group
+admits each repository by itself (docs.github.com, "Managing access to self-hosted runners using groups").
+Probes retry a job from time to time. A job that a runner may already have run is read at GitHub first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from autoscaler.ledger.indexes import ON_HOLD_AFTER, is_on_hold, line_of
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.indexes import ON_HOLD_AFTER, Place, is_on_hold, place_of
+from autoscaler.ledger.records.state import LedgerState, PassedOver
 from autoscaler.model.backoff import Backoff
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import Instant, RunnerName, Seconds
-from autoscaler.model.jobs import Admission, Job, JobState
-from autoscaler.model.labels import covers
-from autoscaler.model.machines import Machine
-from autoscaler.model.runners import CHECKED_EVERY, PASSED_OVER_AFTER, Runner, RunnerState
+from autoscaler.model.jobs.job import Admission, Job, JobState
+from autoscaler.model.jobs.labels import covers
+from autoscaler.model.jobs.runners import CHECKED_EVERY, PASSED_OVER_AFTER, Runner, RunnerState
+from autoscaler.model.machines.machine import Machine
 from autoscaler.model.wording import counted
 
 PROBES = Backoff(600.0, 3600.0)
+
+_KEPT_RUNNERS = 8
+"""How many of the runners that got no job of a repository are kept. `PROBES` grows no more before that."""
 
 GROUP_VALID: Seconds = 7200.0
 """How long a reading of a runner group counts: two of the hourly readings. Each extends the holds."""
@@ -70,7 +72,11 @@ def remove_marks_of(state: LedgerState, machine: Machine, at: Instant) -> None:
 
 
 def _remove_marks(state: LedgerState, runner: Runner, at: Instant, why: str) -> None:
-    """Remove the marks of a runner from all jobs. O(jobs with marks)."""
+    """Remove the marks of a runner from all jobs and repositories. O(those with marks)."""
+    for place, passed_over in tuple(state.passed_over.items()):
+        passed_over.runners.pop(runner.name, None)
+        if not passed_over.runners:
+            del state.passed_over[place]
     for jobs in tuple(state.jobs_passed_over.values()):
         for job in tuple(jobs.values()):
             if runner.name in job.passed_over:
@@ -101,7 +107,9 @@ def check_idle_runners(state: LedgerState, at: Instant) -> None:
 
 
 def release_holds(state: LedgerState, job: Job, runner: Runner, at: Instant) -> None:
-    """End the holds of a repository's jobs of a class, because one of them started on a runner of its group.
+    """End the hold of a repository and of its jobs of a class: one of them started on a runner of its group.
+
+    Jobs of another class stay on hold if a runner with their labels got none of them: that has another reason.
 
     A job with root may report the exit of its machine before GitHub reports the job. The exit marked another
     job then, and the mark is removed.
@@ -110,9 +118,15 @@ def release_holds(state: LedgerState, job: Job, runner: Runner, at: Instant) -> 
         _remove_marks(state, runner, at, f"{runner.name} had a job")
     if job.demand is None or not note_served(state, job, runner):
         return
-    for other in tuple(state.jobs_passed_over.get(line_of(job, job.demand), {}).values()):
-        if is_on_hold(other):
+    place = place_of(job, job.demand)
+    ended = state.passed_over.pop(place, None)
+    for other in tuple(state.jobs_passed_over.get(place, {}).values()):
+        if not is_on_hold(other):
+            continue
+        if other.demand == job.demand:
             release(state, other, at, "a job of its class and repository started")
+        elif ended is not None and other.demand not in ended.runners.values():
+            release(state, other, at, "a job of its repository started")
 
 
 def join_hold(state: LedgerState, job: Job, at: Instant) -> None:
@@ -128,39 +142,41 @@ def join_hold(state: LedgerState, job: Job, at: Instant) -> None:
     if is_refused(state, job, at):
         hold_refused(state, job, at)
         return
-    if job.passed_over:
-        return
-    others = state.jobs_passed_over.get(line_of(job, demand), {}).values()
-    held = next((other for other in others if len(other.passed_over) >= ON_HOLD_AFTER), None)
-    if held is not None:
-        _hold(state, job, held.passed_over, at)
+    passed_over = state.passed_over.get(place_of(job, demand))
+    if passed_over is not None and not job.passed_over and _is_enough(passed_over):
+        _hold(state, job, tuple(passed_over.runners), at, max(at, passed_over.probe_at))
 
 
 def probe_held(state: LedgerState, at: Instant) -> None:
     """Retry jobs on hold whose `probe_at` has passed: of a repository that is on hold, one at a time."""
-    for demand, jobs in tuple(state.on_hold.items()):
-        due = [job for job in jobs.values() if job.probe_at is not None and job.probe_at <= at]
-        probing: set[str] = set()
-        for job in sorted(due, key=lambda job: (job.queued_at, job.id)):
-            repository = job.repository.lower()
-            if place_of(job, demand) not in state.served_repositories:
-                if repository in probing:
-                    continue
-                probing.add(repository)
-                if _is_probing(state, line_of(job, demand)):
-                    continue
-            with state.changing(job):
-                job.probe_at = None
-            state.note(
-                job, at, "probe", f"passed over by {counted(len(job.passed_over), 'runner')}"
-            )
+    due = [
+        (job.queued_at, job.id, demand)
+        for demand, jobs in state.on_hold.items()
+        for job in jobs.values()
+        if job.probe_at is not None and job.probe_at <= at
+    ]
+    probing: set[Place] = set()
+    for _, key, demand in sorted(due):
+        job = state.jobs[key]
+        place = place_of(job, demand)
+        if place not in state.served_repositories:
+            if place in probing:
+                continue
+            probing.add(place)
+            if _is_probing(state, place):
+                continue
+        with state.changing(job):
+            job.probe_at = None
+        if (passed_over := state.passed_over.get(place)) is not None:
+            passed_over.probe_at = at + _delay(len(passed_over.runners))
+        state.note(job, at, "probe", f"passed over by {counted(len(job.passed_over), 'runner')}")
 
 
-def _is_probing(state: LedgerState, line: tuple[DemandClass, str]) -> bool:
+def _is_probing(state: LedgerState, place: Place) -> bool:
     """Return True if a job of a repository that is on hold is being retried."""
     return any(
         len(job.passed_over) >= ON_HOLD_AFTER and job.probe_at is None
-        for job in state.jobs_passed_over.get(line, {}).values()
+        for job in state.jobs_passed_over.get(place, {}).values()
     )
 
 
@@ -189,35 +205,70 @@ def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by
         job.passed_over = (*job.passed_over, runner.name)
     state.note(job, at, "passed_over", f"by {runner.name}")
     if len(job.passed_over) >= ON_HOLD_AFTER:
-        _hold(state, job, job.passed_over, at)
+        _hold(state, job, job.passed_over, at, at + _delay(len(job.passed_over)))
     state.dispute(job, at, f"{runner.name} did not get it, or runs it")
-    _hold_repository(state, job, at)
+    _hold_repository(state, job, runner, at)
     return True
 
 
-def _hold_repository(state: LedgerState, job: Job, at: Instant) -> None:
-    """Put all jobs of a job's class and repository on hold, if GitHub has probably refused the repository.
+def _hold_repository(state: LedgerState, job: Job, runner: Runner, at: Instant) -> None:
+    """Put all jobs of a job's repository in the group on hold, if the group has probably refused them.
 
-    O(jobs of the class), at most once for each probe.
+    O(queued jobs of the group), at most once for each probe.
     """
     demand = job.demand
     if demand is None or place_of(job, demand) in state.served_repositories:
         return
-    line = line_of(job, demand)
-    runners = _passed_over_for(state.jobs_passed_over.get(line, {}).values())
-    if len(runners) < ON_HOLD_AFTER:
+    place = place_of(job, demand)
+    passed_over = state.passed_over.setdefault(place, PassedOver())
+    passed_over.runners[runner.name] = demand
+    for oldest in tuple(passed_over.runners)[:-_KEPT_RUNNERS]:
+        del passed_over.runners[oldest]
+    if not _is_enough(passed_over):
         return
-    queue = state.queues.get(demand, {}).values()
-    others = [other for other in queue if line_of(other, demand) == line]
-    for other in (*others, *state.jobs_passed_over[line].values()):
-        if other.passed_over != runners or other.probe_at is None:
-            _hold(state, other, runners, at)
+    names = tuple(passed_over.runners)
+    passed_over.probe_at = at + _delay(len(names))
+    queued = [
+        other
+        for of_class, queue in state.queues.items()
+        if (of_class.scope, of_class.runner_group) == place[:2]
+        for other in queue.values()
+        if place_of(other, of_class) == place
+    ]
+    for other in (*queued, *state.jobs_passed_over[place].values()):
+        if other.passed_over != names or other.probe_at is None:
+            _hold(state, other, names, at, passed_over.probe_at)
 
 
-def _hold(state: LedgerState, job: Job, runners: tuple[RunnerName, ...], at: Instant) -> None:
+def restore_repository_holds(state: LedgerState) -> None:
+    """Count again which runners the jobs in memory did not get. O(jobs)."""
+    for job in state.jobs.values():
+        demand = job.demand
+        if demand is None or not job.passed_over or job.runner_name is not None:
+            continue
+        place = place_of(job, demand)
+        if place not in state.served_repositories:
+            passed_over = state.passed_over.setdefault(place, PassedOver())
+            for name in job.passed_over:
+                runner = state.runners.get(name)
+                passed_over.runners[name] = demand if runner is None else runner.demand
+            passed_over.probe_at = max(passed_over.probe_at, job.probe_at or 0.0)
+
+
+def _is_enough(passed_over: PassedOver) -> bool:
+    return len(passed_over.runners) >= ON_HOLD_AFTER
+
+
+def _delay(runners: int) -> Seconds:
+    """Return the delay before the next probe of what this many runners did not get."""
+    return PROBES.delay(runners - ON_HOLD_AFTER)
+
+
+def _hold(
+    state: LedgerState, job: Job, runners: tuple[RunnerName, ...], at: Instant, probe_at: Instant
+) -> None:
     with state.changing(job):
-        job.passed_over = runners
-        job.probe_at = at + PROBES.delay(len(runners) - ON_HOLD_AFTER)
+        job.passed_over, job.probe_at = runners, probe_at
     state.note(job, at, "on_hold", f"passed over by {', '.join(runners[-2:])}")
 
 
@@ -252,17 +303,6 @@ def release(state: LedgerState, job: Job, at: Instant, why: str) -> None:
     if not job.disputed:
         state.reads.pop(job.id, None)
     state.note(job, at, "released", why)
-
-
-def _passed_over_for(jobs: Iterable[Job]) -> tuple[RunnerName, ...]:
-    """Return the runners that got none of these jobs, each once."""
-    longest_first = sorted(jobs, key=lambda job: (-len(job.passed_over), job.queued_at, job.id))
-    return tuple(dict.fromkeys(name for job in longest_first for name in job.passed_over))
-
-
-def place_of(job: Job, demand: DemandClass) -> tuple[str, str, str]:
-    """Return what GitHub compares to decide whether a runner group admits a repository."""
-    return demand.scope, demand.runner_group, job.repository.lower()
 
 
 def _job_not_given(state: LedgerState, runner: Runner, queued_by: Instant) -> Job | None:

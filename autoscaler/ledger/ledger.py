@@ -6,48 +6,45 @@
   request exists, any one: O(machines + jobs)
 - a listing of runners: O(its names), times the slots of a launch request for an unknown runner
 - a reading of a runner group: O(queued jobs of the group)
-- the start of a job: O(jobs of its class and repository for which runners were passed over)
-- an idle runner that GitHub passed over, and the retry of a job on hold: O(jobs of the class)
+- the start of a job: O(jobs of its repository for which runners were passed over)
+- an idle runner that GitHub passed over: O(queued jobs of the group)
+- a TimePassed event: O(jobs on hold)
 - the start of the controller: O(records + cooldowns)
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from autoscaler.ledger import (
-    circuits,
+from autoscaler.ledger import job_holds, starting
+from autoscaler.ledger.failures import circuits, retries
+from autoscaler.ledger.jobs import reports as jobs
+from autoscaler.ledger.jobs import runner_groups, runners, runs
+from autoscaler.ledger.machines import (
     foreign,
     interruptions,
-    job_holds,
-    jobs,
     launch_requests,
     lists,
-    machines,
     operator_holds,
     operator_requests,
     reruns,
-    retries,
-    runner_groups,
-    runners,
-    runs,
-    starting,
     unverified,
 )
-from autoscaler.ledger.launch_rate import launch_tokens
+from autoscaler.ledger.machines import reports as machines
+from autoscaler.ledger.machines.launch_rate import launch_tokens
 from autoscaler.ledger.reclassify import use_changed_catalogue
-from autoscaler.ledger.state import LedgerState, Refuse, raise_unlisted
+from autoscaler.ledger.records.state import LedgerState, Refuse, raise_unlisted
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.changes import Changes, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.fleet import Fleet, Usage
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import ExitReason, Machine
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.jobs.runners import runner_names
+from autoscaler.model.machines.launch_requests import LaunchRequestState
+from autoscaler.model.machines.machine import ExitReason, Machine
 from autoscaler.model.prices import Price
 from autoscaler.model.readings import ForeignUsage
-from autoscaler.model.runners import runner_names
 
 KEPT_FOR: Seconds = 600.0
 """How long a record stays in memory after its end. It stays in the store for longer."""
@@ -85,6 +82,7 @@ class Ledger:
                 job_holds.note_served(self._state, job, runner)
             if job.disputed:
                 self._state.reads[job.id] = job.updated_at
+        job_holds.restore_repository_holds(self._state)
 
     def restore_foreign(self, provider: ProviderName, usage: ForeignUsage) -> None:
         """Count what the store has about machines of other installations, until this provider is listed."""

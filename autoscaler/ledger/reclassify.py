@@ -1,10 +1,10 @@
 """Uses a changed catalogue: gives jobs the class that the new SKUs give them."""
 
-from autoscaler.ledger.class_cache import ClassCache
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.class_cache import ClassCache
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import SkuName
-from autoscaler.model.jobs import Admission, Job, JobState
+from autoscaler.model.jobs.job import Admission, Job, JobState
 
 
 def use_changed_catalogue(state: LedgerState, catalogue: Catalogue) -> int:

@@ -3,19 +3,23 @@
 from dataclasses import replace
 from functools import reduce
 
-from autoscaler.ledger import deadlines, launch_requests, operator_holds
-from autoscaler.ledger.reruns import GIVEN_UP_AFTER
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.machines import deadlines, launch_requests, operator_holds
+from autoscaler.ledger.machines.reruns import GIVEN_UP_AFTER
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import LaunchTokens
 from autoscaler.model.changes import Record
 from autoscaler.model.events import ControllerStarted, LaunchOutcomeUnknown, LaunchRequestCancelled
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.interruptions import Rerun, RerunState
-from autoscaler.model.jobs import Job
-from autoscaler.model.launch_requests import REPEAT_WINDOW, LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.jobs.job import Job
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.interruptions import Rerun, RerunState
+from autoscaler.model.machines.launch_requests import (
+    REPEAT_WINDOW,
+    LaunchRequest,
+    LaunchRequestState,
+)
+from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.operator_holds import is_operator_hold
-from autoscaler.model.runners import Runner, RunnerState
 
 BEFORE_THE_START: Seconds = 0.001
 """Stored moments are at least this long before the start, even if the host's clock was set back."""

@@ -11,7 +11,6 @@ from enum import StrEnum
 
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.model.interruptions import NO_RERUN
 
 MINUTE: Seconds = 60.0
 HOUR: Seconds = 3600.0
@@ -19,6 +18,10 @@ DEFAULT_LIFETIME: Seconds = 24 * HOUR
 
 LARGEST_REQUEST = 1000
 """Machines in one launch request to a provider that is not in `Catalogue.largest_requests`."""
+
+
+NO_RERUN = "no-rerun"
+"""The label of a job that must not be rerun. Every SKU has it."""
 
 
 class OperatingSystem(StrEnum):

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.installations import Installations
-from autoscaler.model.interruptions import Rerun
-from autoscaler.model.jobs import Job
-from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import (
+from autoscaler.model.jobs.job import Job
+from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.interruptions import Rerun
+from autoscaler.model.machines.launch_requests import LaunchRequest
+from autoscaler.model.machines.machine import (
     Interruption,
     Machine,
     Placement,
@@ -19,7 +20,6 @@ from autoscaler.model.machines import (
     Termination,
     WorkEvidence,
 )
-from autoscaler.model.runners import Runner
 
 Record = Job | LaunchRequest | Machine | Runner | Rerun
 

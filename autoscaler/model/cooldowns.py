@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autoscaler.model.catalogue import CapacityType, LaunchOption, Sku
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, SkuName
+from autoscaler.model.machines.failures import FailureClass
 
 IN_A_ROW = 3
 """The circuit breaker opens after this many failures in a row. Then one probe at a time is launched."""

@@ -9,8 +9,6 @@ from typing import Protocol, TypeVar
 
 from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.demand import DemandClass
-from autoscaler.model.evidence import StartEvidence
 from autoscaler.model.identifiers import (
     Instant,
     JobId,
@@ -21,11 +19,13 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
-from autoscaler.model.jobs import Admission, Job, RunQuestion
-from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import Admission, Job, RunQuestion
+from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.evidence import StartEvidence
+from autoscaler.model.machines.launch_requests import LaunchRequest
+from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.operator_holds import OperatorHolds
-from autoscaler.model.runners import Runner
 from autoscaler.model.unmatched import Unmatched
 
 Id_co = TypeVar("Id_co", covariant=True)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import (
     Instant,
     JobId,
@@ -14,7 +13,8 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.model.waiting import Waiting
 
 

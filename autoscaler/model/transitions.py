@@ -8,15 +8,15 @@ from enum import StrEnum
 from typing import Any
 
 from autoscaler.model.changes import Record
-from autoscaler.model.interruptions import RERUN_TRANSITIONS, Rerun, RerunState
-from autoscaler.model.jobs import JOB_TRANSITIONS, Job, JobState
-from autoscaler.model.launch_requests import (
+from autoscaler.model.jobs.job import JOB_TRANSITIONS, Job, JobState
+from autoscaler.model.jobs.runners import RUNNER_TRANSITIONS, Runner, RunnerState
+from autoscaler.model.machines.interruptions import RERUN_TRANSITIONS, Rerun, RerunState
+from autoscaler.model.machines.launch_requests import (
     LAUNCH_REQUEST_TRANSITIONS,
     LaunchRequest,
     LaunchRequestState,
 )
-from autoscaler.model.machines import MACHINE_TRANSITIONS, Machine, MachineState
-from autoscaler.model.runners import RUNNER_TRANSITIONS, Runner, RunnerState
+from autoscaler.model.machines.machine import MACHINE_TRANSITIONS, Machine, MachineState
 
 INITIAL_STATES: Mapping[type[Record], frozenset[StrEnum]] = {
     Job: frozenset(JobState),

@@ -6,9 +6,9 @@ from difflib import get_close_matches
 from enum import StrEnum
 
 from autoscaler.model.catalogue import Catalogue
-from autoscaler.model.demand import fits, normalise_labels, scope_of, serves
 from autoscaler.model.identifiers import SkuName
-from autoscaler.model.labels import covers
+from autoscaler.model.jobs.demand import fits, normalise_labels, scope_of, serves
+from autoscaler.model.jobs.labels import covers
 
 SELF_HOSTED = "self-hosted"
 

@@ -8,7 +8,7 @@ from prometheus_client import Counter, Histogram
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.observability.call_series import CallSeries

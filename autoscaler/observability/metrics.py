@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge
 
 from autoscaler.controller.ports.telemetry import FleetCounts
-from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
-from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.jobs import Admission
-from autoscaler.model.machines import ExitReason, TerminationReason
+from autoscaler.model.jobs.access import OUTSIDE_ACCESS_REASONS
+from autoscaler.model.jobs.job import Admission
+from autoscaler.model.machines.failures import HEALTH_CHECKS, FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
+from autoscaler.model.machines.machine import ExitReason, TerminationReason
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.call_metrics import CallMetrics, add, observe
 from autoscaler.observability.call_series import CallSeries

@@ -12,7 +12,7 @@ from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.accounting import MachineUse
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
-from autoscaler.model.machines import ExitReason, MachineState
+from autoscaler.model.machines.machine import ExitReason, MachineState
 from autoscaler.model.wording import counted
 from autoscaler.observability.alert_rules import WEBHOOK_LATE_BY
 from autoscaler.observability.alerting import DAY

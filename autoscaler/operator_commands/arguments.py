@@ -28,7 +28,7 @@ def usable_name(text: str) -> str:
 
 def machine_state(text: str | None) -> str | None:
     """Return the state of a machine, None if none is given. Raises BadParameter if no machine has it."""
-    from autoscaler.model.machines import MachineState  # `--help` does not need it
+    from autoscaler.model.machines.machine import MachineState  # `--help` does not need it
 
     if text is not None and text not in set(MachineState):
         raise typer.BadParameter(

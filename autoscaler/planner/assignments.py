@@ -9,11 +9,11 @@ from itertools import chain, islice, repeat
 from operator import itemgetter
 
 from autoscaler.model.cooldowns import registration_key
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.plan import Assign, DeregisterRunner
-from autoscaler.model.runners import RunnerState
 from autoscaler.planner.classes import Classes
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
 from autoscaler.planner.supply import FleetSupply

@@ -23,8 +23,8 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
-from autoscaler.model.machines import Machine, MachineState
-from autoscaler.model.runners import IDLE_STATES, RunnerState
+from autoscaler.model.jobs.runners import IDLE_STATES, RunnerState
+from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.waiting import WaitCode, WaitReason
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
+from autoscaler.model.jobs.demand import DemandClass
 
 _PIECE = 1024
 _class_of = itemgetter(1)
@@ -72,7 +72,7 @@ def order_of(demand: DemandClass) -> tuple[str, str, tuple[str, ...], tuple[str,
 
 
 class Covering:
-    """The runner pools that may serve a class, by the rule of `model.labels`, for many classes at once."""
+    """The runner pools that may serve a class, by the rule of `model.jobs.labels`, for many classes at once."""
 
     def __init__(self, runners: Sequence[DemandClass]) -> None:
         self._having: dict[tuple[str, str], dict[str, int]] = {}

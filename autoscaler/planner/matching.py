@@ -12,9 +12,9 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
+from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.planner.classes import Classes, Covering, classes_of, order_of
 from autoscaler.planner.flow import Flow
 from autoscaler.planner.shares import MatchingOrder, Shares

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
 from autoscaler.model.operator_holds import (
     HoldKind,
     HoldTarget,

@@ -14,8 +14,8 @@ from autoscaler.model.catalogue import (
 )
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, SkuName
-from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines.launch_requests import LaunchRequest
+from autoscaler.model.machines.machine import Machine
 from autoscaler.planner.circuit_breakers import CircuitBreakers
 
 ROUNDING = 1e-9

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
-from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.machines.launch_requests import LaunchRequest
+from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.model.plan import CancelLaunchRequest, Launch, Terminate
 from autoscaler.model.wording import counted
 from autoscaler.planner.matching import Matching, SupplyKind, pool_of

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from itertools import compress
 
 from autoscaler.model.catalogue import Catalogue, Sku
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
+from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.plan import Launch
 from autoscaler.model.waiting import WaitCode, WaitReason
 from autoscaler.model.wording import counted

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet, Ordered
 from autoscaler.model.identifiers import Instant, JobId, SkuName
-from autoscaler.model.jobs import Job
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import Job
 
 _ALL_REPOSITORIES = ""  # not a valid name of a repository
 _QueueHead = tuple[bool, Instant, int, str]

@@ -6,10 +6,15 @@ from dataclasses import dataclass, field
 
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, MachineId, SkuName
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState, TerminationReason
+from autoscaler.model.jobs.runners import IDLE_STATES, RunnerState
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.machine import (
+    BOOTING_STATES,
+    Machine,
+    MachineState,
+    TerminationReason,
+)
 from autoscaler.model.plan import DeregisterRunner
-from autoscaler.model.runners import IDLE_STATES, RunnerState
 from autoscaler.planner.matching import Supply, SupplyKind, pool_of
 
 

@@ -18,8 +18,9 @@ from autoscaler.model.catalogue import DEFAULT_LIFETIME
 from autoscaler.model.cooldowns import Cooldown, active_cooldown, throttle_key
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import (
+from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.machine import (
     BOOTING_STATES,
     KEPT_IN_QUARANTINE,
     RELEASED_STATES,
@@ -37,7 +38,6 @@ from autoscaler.model.plan import (
     ResendLaunchRequest,
     Terminate,
 )
-from autoscaler.model.runners import RunnerState
 
 RESENDS = Backoff(5.0, 60.0)
 

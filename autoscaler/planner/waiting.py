@@ -7,8 +7,8 @@ explain than a queue of two.
 from collections.abc import Collection, Sequence
 
 from autoscaler.model.cooldowns import Cooldown, active_cooldown, registration_key
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
+from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
 from autoscaler.model.wording import counted
 from autoscaler.planner.matching import Matching, SupplyKind

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
-from autoscaler.model.machines import ExitReason
+from autoscaler.model.machines.machine import ExitReason
 
 _Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\z")]
 

@@ -16,7 +16,7 @@ from autoscaler.console.rendering import Frame
 from autoscaler.controller.ports.fleet_queries import FleetQueries, UnknownRecordError
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, Seconds, SkuName
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.operators import Operator, OperatorName
 from autoscaler.server.queries import (
     MAX_ROWS,

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from autoscaler.controller.ports.fleet_queries import FleetQueries, UnknownRecordError
 from autoscaler.model.identifiers import JobId, SkuName
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.server.answers import json_answer
 from autoscaler.views.explanation import Explanation
 from autoscaler.views.jobs import JobView

@@ -18,11 +18,11 @@ from autoscaler.controller.ports.store import (
     StoreError,
 )
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.interruptions import Rerun
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import Machine
-from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.interruptions import Rerun
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.machine import Machine
 from autoscaler.store import tables
 from autoscaler.store.codec import encode
 

@@ -24,7 +24,7 @@ from autoscaler.controller.ports.store import (
 )
 from autoscaler.model.identifiers import Instant, JobId, ProviderName
 from autoscaler.model.installations import Installations
-from autoscaler.model.jobs import Job
+from autoscaler.model.jobs.job import Job
 from autoscaler.model.readings import Reading, ReadingKind
 from autoscaler.store import statements
 from autoscaler.store.batch import Arrival, Batch, Change, Decision, Heartbeat

@@ -28,14 +28,14 @@ from autoscaler.controller.ports.store import (
     SavedState,
     StoreError,
 )
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, Instant
 from autoscaler.model.installations import Installations
-from autoscaler.model.interruptions import Rerun
-from autoscaler.model.jobs import Job
-from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import Machine
-from autoscaler.model.runners import Runner
+from autoscaler.model.jobs.job import Job
+from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import Rerun
+from autoscaler.model.machines.launch_requests import LaunchRequest
+from autoscaler.model.machines.machine import Machine
 from autoscaler.store.batch import Batch
 from autoscaler.store.bodies import decompress
 from autoscaler.store.codec import CorruptRecordError, R, decode

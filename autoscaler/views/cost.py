@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from autoscaler.model.accounting import MachineUse
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
+from autoscaler.model.machines.machine import BOOTING_STATES, Machine, MachineState
 
 
 @dataclass(frozen=True, slots=True)

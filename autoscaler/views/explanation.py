@@ -18,10 +18,10 @@ from autoscaler.model.cooldowns import (
     throttle_key,
     zone_key,
 )
-from autoscaler.model.demand import classify, fits, normalise_labels, scope_of
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
-from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.jobs.demand import classify, fits, normalise_labels, scope_of
+from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.operator_holds import (
     NO_END,
     WHOLE_FLEET,

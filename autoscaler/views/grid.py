@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.jobs.job import Job, JobState
 
 MOST_COMMITS = 40
 MOST_COLUMNS = 60

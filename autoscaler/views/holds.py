@@ -13,9 +13,9 @@ from autoscaler.model.cooldowns import (
     throttle_key,
     zone_key,
 )
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.machines.failures import FailureClass
 
 HoldCounts = Counter[tuple[ProviderName, CapacityType, FailureClass]]
 

@@ -7,8 +7,8 @@ from itertools import islice
 
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.views.waits import Reasons, Wait, undecided_by, wait_of
 
 

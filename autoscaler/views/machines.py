@@ -6,9 +6,9 @@ from itertools import islice
 
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, SkuName
-from autoscaler.model.machines import LIVE_STATES, Machine, MachineState
+from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.machine import LIVE_STATES, Machine, MachineState
 from autoscaler.model.operator_holds import drain_of, quarantine_of
-from autoscaler.model.runners import RunnerState
 
 
 @dataclass(frozen=True, slots=True)

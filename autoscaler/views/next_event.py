@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.jobs import Job
-from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
-from autoscaler.model.runners import (
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import Job
+from autoscaler.model.jobs.runners import (
     CHECKED_EVERY,
     IDLE_STATES,
     PASSED_OVER_AFTER,
@@ -18,6 +17,7 @@ from autoscaler.model.runners import (
     Runner,
     RunnerState,
 )
+from autoscaler.model.machines.machine import BOOTING_STATES, Machine, MachineState
 from autoscaler.model.waiting import WaitCode
 from autoscaler.planner.registration import boot_seconds
 from autoscaler.views.waits import Wait

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
-from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.views.jobs import JobView, undecided_jobs, view_of
 from autoscaler.views.next_event import NextEvent, next_event

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.failed_launches import FailedLaunch, failed_launch_of
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.jobs import Admission, Job, JobState
+from autoscaler.model.jobs.job import Admission, Job, JobState
 from autoscaler.model.waiting import WaitCode
 
 

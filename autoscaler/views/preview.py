@@ -7,12 +7,12 @@ from typing import Any
 
 from sortedcontainers import SortedDict, SortedList
 
-from autoscaler.ledger.class_cache import ClassCache
+from autoscaler.ledger.records.class_cache import ClassCache
 from autoscaler.model.catalogue import Catalogue, Offering
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.jobs import Admission, Job
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import Admission, Job
 from autoscaler.model.plan import Launch, Plan, Terminate
 
 MAX_TERMINATIONS = 250

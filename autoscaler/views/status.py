@@ -14,7 +14,7 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
-from autoscaler.model.machines import BOOTING_STATES, MachineState
+from autoscaler.model.machines.machine import BOOTING_STATES, MachineState
 from autoscaler.model.operator_holds import HoldKind, held
 from autoscaler.model.wait_objectives import WaitObjective, objective_of
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason

@@ -4,9 +4,9 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.jobs import Admission, Job, JobState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import Admission, Job, JobState
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
 from autoscaler.planner.waiting import not_assigned

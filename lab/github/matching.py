@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Generic, TypeVar
 
-from autoscaler.model.labels import covers
+from autoscaler.model.jobs.labels import covers
 from lab.github.records import JobClass, RunnerClass
 
 K = TypeVar("K")

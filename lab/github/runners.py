@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.model.labels import label_set
+from autoscaler.model.jobs.labels import label_set
 from lab.github.matching import Matching
 from lab.github.records import (
     Job,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from autoscaler.model.labels import label_set
+from autoscaler.model.jobs.labels import label_set
 from lab.github.records import Job, JobClass, JobStatus, Organization, Repository, Run
 from lab.github.settings import JobSpec
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscaler.controller.system import SystemClock
-from autoscaler.providers.kubernetes import ownership
+from autoscaler.providers.kubernetes.identity import ownership
 from lab.kubernetes.admin import Administrator
 from lab.kubernetes.cluster import Cluster
 from lab.kubernetes.containers import Runtime

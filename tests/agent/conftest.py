@@ -10,7 +10,10 @@ from types import ModuleType
 
 import pytest
 
-MODULES = sorted(file.stem for file in Path("autoscaler/agent").glob("[a-z]*.py"))
+MODULES = [
+    ".".join(file.with_suffix("").parts)
+    for file in sorted(Path("autoscaler/agent").rglob("[a-z]*.py"))
+]
 
 
 class OneNamespace(ModuleType):
@@ -32,7 +35,7 @@ class OneNamespace(ModuleType):
 
 @pytest.fixture(scope="session")
 def agent() -> ModuleType:
-    return OneNamespace([import_module(f"autoscaler.agent.{name}") for name in MODULES])
+    return OneNamespace([import_module(name) for name in MODULES])
 
 
 @pytest.fixture(autouse=True)

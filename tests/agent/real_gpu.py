@@ -15,10 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from autoscaler.agent.accelerators import check_accelerators
-from autoscaler.agent.checks import Check
+from autoscaler.agent.checks.accelerators import check_accelerators
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.host import Host
+from autoscaler.agent.verdicts import Check
 
 PROGRAM = Path(__file__).parents[2] / "ami" / "linux" / "files" / "check_gpus.py"
 NOBODY = 65534  # Debian's user and group `nobody`

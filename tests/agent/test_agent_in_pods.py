@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from autoscaler.app.agent_file import build_agent
-from autoscaler.model.failures import FailureScope
-from autoscaler.providers.kubernetes import container_modes, manifests
-from autoscaler.providers.kubernetes.pod_command import pod_command
-from autoscaler.providers.kubernetes.statuses import pod_state
+from autoscaler.model.machines.failures import FailureScope
+from autoscaler.providers.kubernetes.listing.statuses import pod_state
+from autoscaler.providers.kubernetes.manifest import container_modes, pod
+from autoscaler.providers.kubernetes.manifest.command import pod_command
 from tests.agent.doubles import ScriptedController, ScriptedRunner, VirtualClock
 
 SHA = "ab" * 32
@@ -117,7 +117,7 @@ runner.stdin.close()
 @pytest.fixture
 def host(agent: ModuleType, tmp_path: Path) -> Any:
     """The settings of a pod whose volumes are in a folder."""
-    for folder in (manifests.AGENT_FOLDER, manifests.IDENTITY_FOLDER):
+    for folder in (pod.AGENT_FOLDER, pod.IDENTITY_FOLDER):
         (tmp_path / folder.strip("/")).mkdir(parents=True)
     path = tmp_path / "host.json"
     path.write_text(json.dumps({"root": str(tmp_path)}))
@@ -150,8 +150,8 @@ def agent_file(tmp_path: Path) -> Path:
 
 
 def test_the_agent_uses_the_folders_that_the_provider_mounts(agent: ModuleType) -> None:
-    assert agent.AGENT_FOLDER == manifests.AGENT_FOLDER
-    assert f"{manifests.IDENTITY_FOLDER}/token" == agent.IDENTITY_TOKEN
+    assert agent.AGENT_FOLDER == pod.AGENT_FOLDER
+    assert f"{pod.IDENTITY_FOLDER}/token" == agent.IDENTITY_TOKEN
     assert f"{agent.POD_RUNNER_DIRECTORY}/_work" == container_modes.WORK_FOLDER
 
 
@@ -397,4 +397,4 @@ def test_a_pod_that_is_deleted_while_it_fetches_the_agent_ends_at_once(tmp_path:
 
 def test_the_grace_period_is_longer_than_a_stopped_runner_needs(agent: ModuleType) -> None:
     """STOP seconds for the job's end, one exit report of at most ten, and five to kill what is left."""
-    assert agent.STOP + 10.0 + 5.0 < manifests.GRACE_SECONDS
+    assert agent.STOP + 10.0 + 5.0 < pod.GRACE_SECONDS

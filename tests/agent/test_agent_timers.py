@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.model.runners import RELEASED_AFTER
+from autoscaler.model.jobs.runners import RELEASED_AFTER
 from tests.agent.doubles import (
     ScriptedController,
     ScriptedRunner,

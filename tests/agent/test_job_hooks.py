@@ -15,9 +15,9 @@ import pytest
 
 from autoscaler.app.agent_file import build_agent
 from autoscaler.github.runs import WorkflowRun
-from autoscaler.model.access_rules import rule_against
 from autoscaler.model.catalogue import Access
-from autoscaler.model.jobs import Admission
+from autoscaler.model.jobs.access_rules import rule_against
+from autoscaler.model.jobs.job import Admission
 from tests.patience import PATIENCE
 
 WIDGETS = {"repositories": ["acme/*"], "forks": False, "contact": "https://ci.example/access"}

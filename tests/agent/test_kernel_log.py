@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.agent.kernel_log import check_amdgpu_log, check_xids, read_kernel_log
+from autoscaler.agent.checks.kernel_log import check_amdgpu_log, check_xids, read_kernel_log
 
 BOOT = b"6,1,0,-;Linux version 6.8\n"
 XID = b"4,812,5140900,-;NVRM: Xid (PCI:0000:cb:00): 79, GPU has fallen off the bus.\n"

@@ -1,6 +1,6 @@
 """A first job on a fleet of baked images, and how long each stage of its machine took."""
 
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines.machine import Machine
 from lab.ec2.instances import Instance
 from lab.github.records import Job
 from lab.laboratory import Laboratory

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autoscaler.model.machines import ExitReason
+from autoscaler.model.machines.machine import ExitReason
 from lab.ec2.lifecycle import BY_ITSELF
 from tests.ami.__main__ import BUILDS
 from tests.ami.account import AMI, Place

@@ -10,9 +10,9 @@ import pytest
 
 from autoscaler.app.agent_file import build_agent
 
-FOR_TYPE_CHECKERS = Path("autoscaler/agent/driver_ports.py")
-MODULES = sorted(set(Path("autoscaler/agent").glob("[a-z]*.py")) - {FOR_TYPE_CHECKERS})
-SHARED = Path("autoscaler/model/access_rules.py")
+FOR_TYPE_CHECKERS = Path("autoscaler/agent/driver/ports.py")
+MODULES = sorted(set(Path("autoscaler/agent").rglob("[a-z]*.py")) - {FOR_TYPE_CHECKERS})
+SHARED = Path("autoscaler/model/jobs/access_rules.py")
 AGENT = build_agent()
 
 
@@ -36,9 +36,11 @@ def definitions(tree: ast.Module) -> list[str]:
 
 
 def package(folder: Path, **sources: str) -> Path:
-    """A folder with these modules."""
+    """A folder with these modules. `room__name` is a module in a room."""
     for name, source in sources.items():
-        (folder / f"{name}.py").write_text(source)
+        file = folder / f"{name.replace('__', '/')}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(source)
     return folder
 
 
@@ -59,7 +61,8 @@ def test_the_bytes_are_the_same_in_every_process() -> None:
 
 def test_the_bytes_do_not_depend_on_the_times_of_the_files(tmp_path: Path) -> None:
     for file in reversed(MODULES):
-        copy = tmp_path / file.name
+        copy = tmp_path / file.relative_to("autoscaler/agent")
+        copy.parent.mkdir(exist_ok=True)
         copy.write_text(file.read_text())
         os.utime(copy, (0, 0))
     assert build_agent(tmp_path) == AGENT
@@ -75,7 +78,7 @@ def test_the_file_contains_every_definition_of_every_module_once() -> None:
 
 
 def test_modules_that_only_type_checkers_need_are_not_in_the_file(tmp_path: Path) -> None:
-    assert FOR_TYPE_CHECKERS.stem not in AGENT.decode()
+    assert ".".join(FOR_TYPE_CHECKERS.with_suffix("").parts) not in AGENT.decode()
     main = (
         "from __future__ import annotations\n\nTYPE_CHECKING = False\nif TYPE_CHECKING:\n"
         "    from autoscaler.agent.ports import Port\n\n\ndef use(port: Port) -> None: ...\n"
@@ -108,11 +111,11 @@ def test_the_file_imports_only_the_standard_library() -> None:
 def test_the_file_behaves_like_its_modules(tmp_path: Path) -> None:
     folder = package(
         tmp_path,
-        words="import os\n\nWORD = os.sep\n",
+        room__words="import os\n\nWORD = os.sep\n",
         unused="WORD = 1\n",
         main=(
             '"""Prints a word."""\nimport sys\n\n'
-            "from autoscaler.agent.words import (\n    WORD,\n)\n\n"
+            "from autoscaler.agent.room.words import (\n    WORD,\n)\n\n"
             "if sys.platform == 'win32':\n    import ctypes\n\n    LAST = ctypes\n"
             "else:\n    LAST = WORD\n\n"
             "if __name__ == '__main__':\n    print(WORD + LAST)\n"
@@ -144,6 +147,10 @@ def test_the_file_behaves_like_its_modules(tmp_path: Path) -> None:
         ("from time import sleep", "main.py:1: write `import MODULE`"),
         ("import time as t", "main.py:1: write `import MODULE`"),
         ("from autoscaler.agent.other import x\nx = 1", "main.py: x is also defined in other.py"),
+        (
+            "from autoscaler.agent.room.one import y\ny = 1",
+            "main.py: y is also defined in room/one.py",
+        ),
         ("import time\n\ntime = 1", "main.py: time is also defined in the standard library"),
         ("def open(): ...", "main.py: open is also defined in builtins"),
         ("if 1:\n    a, (open, c) = 1, (2, 3)", "main.py: open is also defined in builtins"),
@@ -154,4 +161,4 @@ def test_modules_whose_names_conflict_in_one_file_are_refused(
     tmp_path: Path, main: str, wrong: str
 ) -> None:
     with pytest.raises(ValueError, match=wrong.replace("(", r"\(")):
-        build_agent(package(tmp_path, main=main, other="x = 1"))
+        build_agent(package(tmp_path, main=main, other="x = 1", room__one="y = 1"))

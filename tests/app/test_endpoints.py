@@ -20,7 +20,7 @@ KEY = "public_url: http://127.0.0.1:8443"
 def fleet(tmp_path: Path) -> Path:
     file = Folder(tmp_path).path / "fleet.yaml"
     file.write_text(changed((KEY, f"{KEY}\n  admin_token_file: admin-token")))
-    (tmp_path / "admin-token").write_text(f"{OLD}\nconsole read {NEW}\n")
+    (tmp_path / "admin-token").write_text(f"alice operate {OLD}\nconsole read {NEW}\n")
     return file
 
 
@@ -28,7 +28,7 @@ def test_each_line_is_a_token_with_its_owner(fleet: Path) -> None:
     found = token_file(load(fleet, provider_kinds()))
     assert found is not None
     tokens = found.tokens()
-    assert tokens.holder_of(OLD) == Operator(OperatorName("operator"), Role.OPERATE)
+    assert tokens.holder_of(OLD) == Operator(OperatorName("alice"), Role.OPERATE)
     assert tokens.holder_of(NEW) == Operator(OperatorName("console"), Role.READ)
 
 

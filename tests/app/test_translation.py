@@ -19,7 +19,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.installations import Installations
-from autoscaler.model.machines import Machine, MachineState, Placement
+from autoscaler.model.machines.machine import Machine, MachineState, Placement
 from autoscaler.providers.ec2.translation import ec2_settings
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import MINIMAL, Folder

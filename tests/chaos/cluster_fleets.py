@@ -16,9 +16,9 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.installations import Installations
-from autoscaler.providers.kubernetes import ownership
-from autoscaler.providers.kubernetes.answers import identity, offering
-from autoscaler.providers.kubernetes.manifests import named_pod, pod_template
+from autoscaler.providers.kubernetes.identity import ownership
+from autoscaler.providers.kubernetes.listing.machines import identity, offering
+from autoscaler.providers.kubernetes.manifest.pod import named_pod, pod_template
 from autoscaler.providers.kubernetes.settings import (
     Accelerator,
     KubernetesSettings,

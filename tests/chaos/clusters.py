@@ -12,11 +12,11 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
 )
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import SkuName
-from autoscaler.providers.kubernetes import ownership
-from autoscaler.providers.kubernetes.answers import offering
-from autoscaler.providers.kubernetes.errors import UNREACHABLE, error_of
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.providers.kubernetes.api.errors import UNREACHABLE, error_of
+from autoscaler.providers.kubernetes.identity import ownership
+from autoscaler.providers.kubernetes.listing.machines import offering
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from autoscaler.simulator.world.cluster.api_server import (

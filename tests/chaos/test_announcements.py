@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from autoscaler.controller.composition import Controller
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.simulator.world.process import ProcessGoneError
 from autoscaler.simulator.world.virtual_time import unowned
 from autoscaler.simulator.world.world import SimulatedWorld

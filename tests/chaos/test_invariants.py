@@ -14,9 +14,9 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
-from autoscaler.model.jobs import JobState
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import (
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.machine import (
     Machine,
     MachineState,
     Placement,

@@ -7,9 +7,9 @@ import pytest
 
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, MachineId, Seconds, SkuName
-from autoscaler.model.machines import Machine, MachineState, Placement
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import Machine, MachineState, Placement
 from autoscaler.simulator.world.clock import HostClock
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import POWERED_OFF, Instance

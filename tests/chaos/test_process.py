@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.controller.provider_opener import LISTED_TOGETHER
+from autoscaler.controller.machines.opening import LISTED_TOGETHER
 from autoscaler.model.identifiers import Seconds
 from autoscaler.simulator.world.clock import HostClock
 from autoscaler.simulator.world.crash_point import CrashPoint

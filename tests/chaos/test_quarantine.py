@@ -5,7 +5,7 @@ import pytest
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError
 from autoscaler.model.catalogue import IdlePolicy, ScheduledMinimum
 from autoscaler.model.identifiers import JobId, MachineId, Seconds
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.simulator.world.instances import POWERED_OFF, Instance
 from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.schedule import Fault, FaultKind

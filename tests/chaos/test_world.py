@@ -3,8 +3,8 @@
 import pytest
 
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, Seconds, SkuName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import ExitReason, Machine, MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.machine import ExitReason, Machine, MachineState
 from autoscaler.simulator.world.instances import Instance
 from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.machines import HUNG, SHUTS_DOWN_FOR

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.interruptions import Rerun, RerunOutcome
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.machines import Machine
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.machines.interruptions import Rerun, RerunOutcome
+from autoscaler.model.machines.machine import Machine
 from autoscaler.simulator.world.instances import INJECTED, MAY_KILL, RETIRED_FOR
 from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.schedule import FaultKind, Schedule

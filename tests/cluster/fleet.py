@@ -19,7 +19,7 @@ from autoscaler.controller.ports.bootstrap import (
 )
 from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.reruns import RerunAnswer
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import (
     Architecture,
     CapacityType,
@@ -33,10 +33,10 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, Seconds, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.model.interruptions import RerunOutcome
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import ExitReason, Machine, MachineState
-from autoscaler.providers.kubernetes.answers import offering
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.interruptions import RerunOutcome
+from autoscaler.model.machines.machine import ExitReason, Machine, MachineState
+from autoscaler.providers.kubernetes.listing.machines import offering
 from autoscaler.simulator.world.virtual_time import EPOCH
 from tests.cluster.conftest import SKU, Place, until
 from tests.controller.controllers import PACE, parse

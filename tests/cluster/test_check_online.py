@@ -12,8 +12,8 @@ import yaml
 from autoscaler.app.preflight import load_for_service
 from autoscaler.config import Problem
 from autoscaler.config.provider_kind import OnlineCheck
+from autoscaler.providers.kubernetes.checks.online import rights_of
 from autoscaler.providers.kubernetes.kind import KubernetesKind
-from autoscaler.providers.kubernetes.online_checks import rights_of
 from tests.cluster.admission import failing_webhook, set_quota
 from tests.cluster.conftest import GPU, Place, until
 from tests.cluster.rights import resource_name, shipped

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from autoscaler.model.jobs import JobState
-from autoscaler.providers.kubernetes.ownership import DO_NOT_DISRUPT
+from autoscaler.model.jobs.job import JobState
+from autoscaler.providers.kubernetes.identity.ownership import DO_NOT_DISRUPT
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.admission import failing_webhook
 from tests.cluster.conftest import Place, until

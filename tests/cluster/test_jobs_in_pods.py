@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autoscaler.model.failures import FailureClass
-from autoscaler.model.machines import ExitReason, Machine, MachineState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import ExitReason, Machine, MachineState
 from autoscaler.providers.kubernetes.logs import LOGS_WITHIN
 from lab.github.records import Job, JobStatus
 from lab.kubernetes.cluster import Cluster

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.conftest import GPU, Place, until
 from tests.cluster.fleet import Fleet, catalogue_of, pods_option

@@ -12,17 +12,18 @@ import pytest_asyncio
 import yaml
 
 from autoscaler.controller.ports.provider import ProofRefusedError, ProviderError
-from autoscaler.providers.kubernetes import ownership
-from autoscaler.providers.kubernetes.capacity_reading import read_capacity
-from autoscaler.providers.kubernetes.container_modes import (
+from autoscaler.providers.kubernetes.capacity.accelerators import read_capacity
+from autoscaler.providers.kubernetes.identity import ownership
+from autoscaler.providers.kubernetes.launching import dry_run
+from autoscaler.providers.kubernetes.manifest.pod import named_pod, pod_template
+from autoscaler.providers.kubernetes.provider import KubernetesProvider
+from autoscaler.providers.kubernetes.settings import (
+    Accelerator,
+    AcceleratorCheck,
     ContainerHooks,
     ContainerMode,
     DockerInDocker,
 )
-from autoscaler.providers.kubernetes.launching import dry_run
-from autoscaler.providers.kubernetes.manifests import named_pod, pod_template
-from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from autoscaler.providers.kubernetes.settings import Accelerator, AcceleratorCheck
 from lab.kubernetes.admin import RequestFailedError
 from lab.kubernetes.namespaces import rights_in_force
 from tests.cluster.admission import enforce

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.failures import FailureClass
-from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.providers.kubernetes.api.client import KubernetesApi
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from lab.kubernetes.credentials import Credentials

@@ -9,12 +9,12 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError
-from autoscaler.ledger.deadlines import SILENCE
 from autoscaler.ledger.ledger import KEPT_FOR
+from autoscaler.ledger.machines.deadlines import SILENCE
 from autoscaler.model.identifiers import MachineId, SkuName
-from autoscaler.model.interruptions import NoticeKind, Rerun, RerunOutcome
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import DAY, Machine, MachineState, TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.interruptions import NoticeKind, Rerun, RerunOutcome
+from autoscaler.model.machines.machine import DAY, Machine, MachineState, TerminationReason
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.conftest import SKU, Place, until
 from tests.cluster.fleet import AT_ONCE, Fleet, Origin, catalogue_of, pods_option

@@ -2,9 +2,9 @@
 
 import pytest
 
-from autoscaler.model.failures import FailureClass
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import ExitReason, Machine, MachineState, TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import ExitReason, Machine, MachineState, TerminationReason
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.conftest import SKU, Place, listening, until
 from tests.cluster.fleet import Fleet, catalogue_of, nonce_of, pods_option

@@ -10,11 +10,11 @@ import pytest
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.providers.kubernetes.ownership import DO_NOT_DISRUPT, FLEET
-from autoscaler.providers.kubernetes.pending import SET_UP_TIMEOUT
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.providers.kubernetes.identity.ownership import DO_NOT_DISRUPT, FLEET
+from autoscaler.providers.kubernetes.listing.pending import SET_UP_TIMEOUT
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.admission import add_priority_class
 from tests.cluster.conftest import SKU, Place, listening, names_of

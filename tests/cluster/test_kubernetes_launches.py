@@ -9,9 +9,9 @@ import pytest
 
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.providers.kubernetes.launching import dry_run
-from autoscaler.providers.kubernetes.manifests import named_pod, pod_template
+from autoscaler.providers.kubernetes.manifest.pod import named_pod, pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.admission import failing_webhook, set_quota
 from tests.cluster.conftest import GPU, SKU, Place, names_of, until

@@ -8,11 +8,11 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.ledger.failure_counts import BACKOFFS
+from autoscaler.ledger.failures.failure_counts import BACKOFFS
 from autoscaler.model.catalogue import CapacityType, LaunchOption
-from autoscaler.model.failures import FailureClass
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from lab.kubernetes.admin import accepts_pods
 from tests.cluster.conftest import GPU, SKU, Place, until

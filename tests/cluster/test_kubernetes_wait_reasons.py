@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autoscaler.ledger.failure_counts import BACKOFFS
-from autoscaler.model.failures import FailureClass
+from autoscaler.ledger.failures.failure_counts import BACKOFFS
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.waiting import WaitCode, WaitReason
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.admission import set_quota

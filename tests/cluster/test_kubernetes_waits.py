@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from autoscaler.providers.kubernetes.container_modes import ContainerHooks
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from autoscaler.providers.kubernetes.settings import PodOption
+from autoscaler.providers.kubernetes.settings import ContainerHooks, PodOption
 from tests.cluster.admission import add_priority_class
 from tests.cluster.conftest import SKU, Place, listening, names_of, until
 from tests.providers.doubles import ManualClock, RememberingTelemetry

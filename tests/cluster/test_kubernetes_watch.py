@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError
-from autoscaler.providers.kubernetes.client import KubernetesApi
-from autoscaler.providers.kubernetes.listing import list_pods
+from autoscaler.providers.kubernetes.api.client import KubernetesApi
+from autoscaler.providers.kubernetes.listing.pods import list_pods
+from autoscaler.providers.kubernetes.notices.watch import Change, PodWatch
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from autoscaler.providers.kubernetes.watch import Change, PodWatch
 from tests.cluster.conftest import Place
 from tests.patience import PATIENCE
 from tests.providers.doubles import ManualClock, RememberingTelemetry

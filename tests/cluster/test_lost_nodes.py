@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import ProviderMachineId
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from lab.kubernetes.admin import accepts_pods
 from lab.kubernetes.servers import KUBELET

@@ -7,7 +7,7 @@ import pytest
 
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.identifiers import SkuName
-from autoscaler.providers.kubernetes.capacity import fitting_nodes
+from autoscaler.providers.kubernetes.capacity.accelerators import fitting_nodes
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.conftest import SKU, Place, until
 from tests.providers.doubles import ManualClock, RememberingTelemetry

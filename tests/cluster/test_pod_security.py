@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.providers.kubernetes.manifests import named_pod, pod_template
-from autoscaler.providers.kubernetes.overlay import _merge
-from autoscaler.providers.kubernetes.pod_security import pod_security_problems
+from autoscaler.providers.kubernetes.manifest.overlay import _merge
+from autoscaler.providers.kubernetes.manifest.pod import named_pod, pod_template
+from autoscaler.providers.kubernetes.manifest.pod_security import pod_security_problems
 from tests.cluster.admission import refusal
 from tests.cluster.conftest import SKU, Place
 from tests.providers.pod_security_cases import ALLOWED, APPARMOR, FORBIDDEN, STRICTER

@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.providers.kubernetes.notices.watch import Change, PodWatch
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from autoscaler.providers.kubernetes.watch import Change, PodWatch
 from tests.cluster.conftest import Place, names_of, until
 from tests.cluster.test_kubernetes_watch import following, launch, new_api
 

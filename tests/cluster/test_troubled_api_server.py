@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines.machine import Machine, MachineState
 from lab.github.records import Job, JobStatus
 from lab.kubernetes.api_proxy import ApiProxy, Breaks
 from lab.kubernetes.cluster import Cluster

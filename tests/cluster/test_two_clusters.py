@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from lab.kubernetes.admin import Administrator
 from lab.kubernetes.cluster import Cluster

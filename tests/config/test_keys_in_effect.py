@@ -34,7 +34,7 @@ CONVERTERS = (
 )
 CONVERTED = (
     "github/settings.py",
-    "model/access.py",
+    "model/jobs/access.py",
     "model/catalogue.py",
     "providers/*/settings.py",
     "server/settings.py",

@@ -3,7 +3,7 @@
 import pytest
 
 from autoscaler.app.preflight import load_for_service
-from autoscaler.providers.kubernetes.overlay_fields import wrong_fields
+from autoscaler.providers.kubernetes.checks.overlay_fields import wrong_fields
 from tests.config.fleet_file import MINIMAL, Folder, pods
 from tests.config.keys import certificate, curve_key, pem
 

@@ -9,8 +9,8 @@ from autoscaler.app.preflight import load_for_service
 from autoscaler.config import not_in_force
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.providers.kubernetes.manifests import pod_template
-from autoscaler.providers.kubernetes.preflight import sample_order
+from autoscaler.providers.kubernetes.checks.preflight import sample_order
+from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from autoscaler.providers.kubernetes.translation import kubernetes_settings
 from lab.push import read_example

@@ -1,6 +1,7 @@
 """The file of operators' tokens."""
 
 from contextlib import suppress
+from itertools import combinations
 
 import pytest
 
@@ -10,29 +11,23 @@ from autoscaler.config.operator_tokens import (
     parse_operator_tokens,
 )
 
-TOKENS = [letter * 40 for letter in "abc"]
-FILE = "\n".join(
-    [
-        f"{'n' * LONGEST_NAME} read {TOKENS[0]}",
-        f"carol@example.com operate {TOKENS[1]}",
-        TOKENS[2],
-        "",
-    ]
-).encode()
+READER, OPERATOR = "a" * 70, "b" * 70
+LINES = [f"{'n' * LONGEST_NAME} read {READER}", f"carol@example.com operate {OPERATOR}"]
 
 
-def test_a_file_that_was_cut_off_makes_no_name_a_token() -> None:
-    for length in range(len(FILE)):
+@pytest.mark.parametrize("lines", [LINES, LINES[::-1], LINES[:1], LINES[1:]])
+def test_no_part_of_a_file_allows_more_than_the_whole(lines: list[str]) -> None:
+    """Such as one that was written by half, or whose beginning was lost."""
+    file = "".join(f"{line}\n" for line in lines).encode()
+    for start, end in combinations(range(len(file) + 1), 2):
         with suppress(UnusableTokenFileError):
-            found = parse_operator_tokens(FILE[:length])
-            # The rest of a token is as long as any token has to be.
-            assert all(
-                any(whole.startswith(one.token.get_secret_value().decode()) for whole in TOKENS)
-                for one in found
-            )
+            for one in parse_operator_tokens(file[start:end]):
+                # The rest of a token is as long as any token has to be.
+                token = one.token.get_secret_value().decode()
+                assert token in (OPERATOR if one.operator.may_operate else READER)
 
 
 def test_a_name_as_long_as_a_token_is_refused() -> None:
-    line = f"{'n' * (LONGEST_NAME + 1)} operate {TOKENS[0]}"
+    line = f"{'n' * (LONGEST_NAME + 1)} operate {OPERATOR}"
     with pytest.raises(UnusableTokenFileError, match="a name in line 1 that is not 1 to 31"):
         parse_operator_tokens(line.encode())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.config.pem import PemError, read_pem
-from autoscaler.config.regular_files import open_regular, read_regular
+from autoscaler.config.regular_files import MAX_REGULAR_BYTES, open_regular, read_regular
 
 
 def test_a_regular_file_is_read_also_through_a_link(tmp_path: Path) -> None:
@@ -15,6 +15,16 @@ def test_a_regular_file_is_read_also_through_a_link(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(file)
     assert read_regular(file) == read_regular(link) == b"words"
+
+
+def test_a_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(bytes(MAX_REGULAR_BYTES))
+    assert len(read_regular(file)) == MAX_REGULAR_BYTES
+    # Sparse, and larger than this host's memory: only a bounded read returns.
+    os.truncate(file, 2**36)
+    with pytest.raises(OSError, match=f"Larger than 1 MiB: '{file}'"):
+        read_regular(file)
 
 
 @pytest.mark.parametrize("writer", [False, True], ids=["no writer", "a silent writer"])

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from autoscaler.config.document import parse
 from autoscaler.config.shadowed import check_shadowed
-from autoscaler.model.access_rules import rule_against
 from autoscaler.model.catalogue import Access, Architecture, OperatingSystem, Sku
-from autoscaler.model.demand import serves
 from autoscaler.model.identifiers import SkuName
+from autoscaler.model.jobs.access_rules import rule_against
+from autoscaler.model.jobs.demand import serves
 from autoscaler.model.run_origins import RunOrigin
 from tests.config.fleet_file import MINIMAL, Folder
 

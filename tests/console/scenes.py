@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autoscaler.controller.composition import Settings
-from autoscaler.controller.fleet_queries import FleetAnswers
+from autoscaler.controller.operators.answers import FleetAnswers
 from autoscaler.controller.ports.bootstrap import Assigned, BootstrapRefusedError
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import CapacityType, Catalogue, Limits, Offering
 from autoscaler.model.events import JobObserved, LaunchFailure
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import ExitReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import ExitReason
 from tests.controller.agents import Agent, say
 from tests.controller.controllers import Controller, World, parse
 from tests.controller.fakes_provider import Instance, Partly

@@ -22,8 +22,8 @@ from autoscaler.console.runbooks import read_runbooks
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue, Limits
 from autoscaler.model.cooldowns import Cooldown, launch_option_key
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import SkuName
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind, sku_target
 from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.model.waiting import WaitCode

@@ -4,9 +4,9 @@ from typing import Any
 
 from autoscaler.controller.ports.bootstrap import Assigned, BootstrapRefusedError, StayReady
 from autoscaler.model.identifiers import JobId, MachineId, RunnerName, Seconds
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import ExitReason, MachineState
-from autoscaler.model.runners import Runner
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.machine import ExitReason, MachineState
 from tests.controller.controllers import Controller, World, delivery
 from tests.controller.fakes_provider import Instance, proof_of
 from tests.planner.fleets import EAST

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from autoscaler.controller import composition
 from autoscaler.controller.composition import Ports, Settings
-from autoscaler.controller.intake import Parse
+from autoscaler.controller.intake.deliveries import Parse
 from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.reruns import RerunAnswer, Reruns
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.controller.reconciler import Pace
 from autoscaler.ledger.ledger import KEPT_FOR
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import (
@@ -25,8 +25,8 @@ from autoscaler.model.identifiers import (
     RunnerName,
     Seconds,
 )
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.simulator.world.process import ProcessGoneError
 from tests.controller.fakes import CrashPoint, RecordingTelemetry, SequentialIds
@@ -132,7 +132,9 @@ class Controller:
         self.journal, self.intake, self.effects = parts.journal, parts.intake, parts.effects
         self.registrar, self.releaser = parts.registrar, parts.releaser
         self.github_reader, self.launcher = parts.github_reader, parts.launcher
-        self.terminator, self.executor, self.poller = parts.terminator, parts.executor, parts.poller
+        self.terminator, self.executor = parts.terminator, parts.executor
+        self.machine_lists, self.redelivery = parts.machine_lists, parts.redelivery
+        self.run_tasks = parts.run_tasks
         self.operator_actions, self.queries = parts.operator_actions, parts.queries
         self.bootstrap, self.loop, self.crashes = parts.bootstrap, parts.reconciler, parts.crashes
         self.running: asyncio.Task[None] | None = None
@@ -150,8 +152,8 @@ class Controller:
         return found
 
     def take_list_requests(self) -> list[ProviderName]:
-        """Return the providers that were to be listed soon since the last call, while no poller runs."""
-        requests = self.poller._listing_requested
+        """Return the providers that were to be listed soon since the last call, while no list is read."""
+        requests = self.machine_lists._requested
         names = [name for name, requested in requests.items() if requested.is_set()]
         for name in names:
             requests[name].clear()

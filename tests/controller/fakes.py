@@ -7,10 +7,10 @@ from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
-from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines import ExitReason, TerminationReason
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
+from autoscaler.model.machines.machine import ExitReason, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from autoscaler.controller.ports.github import GitHubError, Redelivered
 from autoscaler.controller.ports.store import Delivery
-from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.access import RunnerGroup
+from autoscaler.model.jobs.job import JobState
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.github import DEFAULT_GROUP, LATENCY, SimulatedGitHub, secret_of

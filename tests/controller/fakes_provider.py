@@ -19,7 +19,6 @@ from autoscaler.controller.ports.provider import (
 from autoscaler.controller.ports.quotas import QuotaLimits
 from autoscaler.model.catalogue import LARGEST_REQUEST, CapacityType, LaunchRate, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     InstallationId,
     Instant,
@@ -29,6 +28,7 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
+from autoscaler.model.machines.failures import FailureClass
 from tests.controller.fakes import CrashPoint
 from tests.controller.fakes_store import INSTALLATION
 from tests.controller.virtual_time import EPOCH

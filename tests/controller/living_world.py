@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from autoscaler.controller.ports.store import Delivery
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, ProviderMachineId, Seconds
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.simulator.world.instances import Instance
 from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.jobs import SimulatedJob

@@ -5,17 +5,17 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.attestation import ANSWERED_WITHIN
+from autoscaler.controller.machines.attestation import ANSWERED_WITHIN
 from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError, StayReady
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.controller.ports.provider_errors import ProviderError
 from autoscaler.model.events import InstallationAdopted
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, RunnerName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
-from autoscaler.model.runners import MAX_ASSIGNMENTS, Runner, RunnerState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import MAX_ASSIGNMENTS, Runner, RunnerState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import assigned_machine, launched, queue, refusal, runner_of, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
@@ -343,7 +343,7 @@ async def test_a_machine_that_ends_while_it_is_protected_gets_no_registration() 
     async def interrupted(machine: ProviderMachineId) -> None:
         instance = controller.world.east.instances[machine]
         instance.terminated = True
-        await controller.poller.list_machines(EAST)
+        await controller.machine_lists.list_machines(EAST)
 
     controller.world.east.on_protect = interrupted
     assert await refusal(agent.poll()) == (410, "ended")

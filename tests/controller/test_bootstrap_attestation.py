@@ -6,7 +6,11 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.attestation import ANSWERED_WITHIN, AWAITING_AT_ONCE, LISTED_WITHIN
+from autoscaler.controller.machines.attestation import (
+    ANSWERED_WITHIN,
+    AWAITING_AT_ONCE,
+    LISTED_WITHIN,
+)
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
     HealthChecks,
@@ -15,7 +19,6 @@ from autoscaler.controller.ports.bootstrap import (
 )
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.events import RunnersListed
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     LaunchRequestId,
     MachineId,
@@ -24,9 +27,10 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
-from autoscaler.model.jobs import JobState
-from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.launch_requests import LaunchRequestState
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import Agent, launched, queue, refusal, say
 from tests.controller.controllers import HEALTH_CHECK, Controller, World
 from tests.controller.fakes_provider import Instance, Lost, proof_of
@@ -166,7 +170,7 @@ async def test_an_unknown_instance_waits_while_a_launch_request_has_no_answer() 
     assert controller.take_list_requests() == [EAST]
 
     # The requested listing binds the instance by its tag, so its next attestation succeeds.
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     await agent.make_ready()
     assert controller.only_machine().state is MachineState.READY
 
@@ -234,7 +238,7 @@ async def test_a_machine_without_a_known_launch_time_waits_for_a_listing() -> No
     with pytest.raises(NotKnownYetError):
         await agent.attest()
     assert controller.take_list_requests() == [EAST]
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     await agent.attest()
     assert controller.only_machine().placement.launch_time == agent.instance.launch_time
 
@@ -244,7 +248,7 @@ async def test_an_attestation_is_answered_after_the_listing_that_it_waits_for() 
     world = World()
     controller, (agent,) = await launched(world)
     controller.only_machine().placement.launch_time = ""
-    watching = asyncio.create_task(controller.poller.run())
+    watching = asyncio.create_task(controller.run_tasks())
     await asyncio.sleep(5.0)
     controller.only_machine().placement.launch_time = ""
     began = world.clock.now()

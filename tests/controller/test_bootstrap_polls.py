@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from autoscaler.controller.ports.bootstrap import Assigned, StayReady
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from tests.controller.agents import assigned_machine, launched, refusal, runner_of, say
 from tests.controller.controllers import World, cancelled
 from tests.controller.virtual_time import on_virtual_time

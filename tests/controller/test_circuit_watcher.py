@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.circuit_watcher import LOOK_EVERY
+from autoscaler.controller.machines.circuits import LOOK_EVERY
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.provider import OutcomeUnknownError
-from autoscaler.ledger.circuits import open_circuits
+from autoscaler.ledger.failures.circuits import open_circuits
 from autoscaler.model.cooldowns import Cooldown, exits_key, launch_option_key
 from autoscaler.model.events import ConfigurationReloaded
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import SkuName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import SAID_WITHOUT_A_JOB, ExitReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import SAID_WITHOUT_A_JOB, ExitReason
 from tests.controller.agents import Agent, launched, say
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.test_github_reader import answer

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from autoscaler.controller.composition import Controller, Ports
-from autoscaler.controller.provider_opener import LISTED_TOGETHER
+from autoscaler.controller.machines.opening import LISTED_TOGETHER
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.model.identifiers import JobId, Seconds
-from autoscaler.model.jobs import QUEUED_AT_MOST, JobState
+from autoscaler.model.jobs.job import QUEUED_AT_MOST, JobState
 from tests.controller.controllers import PACE, World, cancelled
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.test_pricing import G5_SPOT, FakeReader
@@ -66,7 +66,7 @@ async def test_new_spot_prices_are_used_for_costs() -> None:
     world = World()
     world.providers[EAST].prices = FakeReader(world.clock)
     controller = await resumed(world, world.ports())
-    reading = asyncio.create_task(controller.pricing.run())
+    reading = asyncio.create_task(controller.price_refresh.run())
     await asyncio.sleep(5.0)
     assert not reading.done()
     await cancelled(reading)
@@ -98,7 +98,15 @@ async def test_a_job_that_is_in_the_store_only_is_not_queued_again_by_a_list() -
     assert jobs[JobId(1)].state is JobState.COMPLETED
 
 
-CENTRAL = {"Journal", "Intake", "Executor", "Poller", "Reconciler", "BootstrapService", "Effects"}
+CENTRAL = {
+    "Journal",
+    "Intake",
+    "Executor",
+    "MachineLists",
+    "Reconciler",
+    "BootstrapService",
+    "Effects",
+}
 ROOT = Path(__file__).parents[2]
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.console_reader import (
+from autoscaler.controller.machines.console import (
     AT_ONCE,
     BEFORE_TERMINATION,
     HIDDEN,
@@ -14,11 +14,11 @@ from autoscaler.controller.console_reader import (
     SHOWN,
     readable,
 )
+from autoscaler.controller.machines.terminator import GATHER_FOR
 from autoscaler.controller.ports.provider import MOST_CONSOLE, OutcomeUnknownError, ProviderError
-from autoscaler.controller.terminator import GATHER_FOR
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, ProviderMachineId
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
 from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
@@ -112,9 +112,9 @@ async def test_the_console_of_a_machine_that_shuts_down_before_it_is_ready_is_re
     controller, (agent,) = await launched(world)
     world.east.console_script.append("no agent on this image")
     agent.instance.leaving = True
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     agent.instance.terminated = True
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     await settled(controller)
     machine = one_at(controller, agent.instance.id)
     assert (machine.state, machine.failure) == (MachineState.TERMINATED, FailureClass.UNKNOWN)
@@ -135,7 +135,7 @@ async def test_the_log_of_a_pod_whose_container_does_not_start_is_read_once() ->
     agent.instance.cannot_start = True
     agent.instance.reason = "CrashLoopBackOff: container dind: back-off 40s"
     agent.instance.failure = FailureClass.CONFIGURATION
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     await controller.turn()
     await settled(controller)
     machine = one_at(controller, agent.instance.id)
@@ -163,7 +163,7 @@ async def test_the_console_is_not_read_if_the_machines_failure_has_a_reason(why:
     else:
         await agent.make_ready()
         agent.instance.terminated = True
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     await controller.turn()
     await settled(controller)
     assert world.east.consoles_asked == []
@@ -186,7 +186,7 @@ async def test_a_machine_is_terminated_after_its_console_was_read(why: str) -> N
     else:
         agent.instance.cannot_start = True
         agent.instance.failure = FailureClass.CONFIGURATION
-        await controller.poller.list_machines(EAST)
+        await controller.machine_lists.list_machines(EAST)
     await controller.turn(1.5)
     assert world.east.ended == []
     await asyncio.sleep(1.0)

@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.bootstrap import BootstrapRefusedError
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import launched
 from tests.controller.controllers import World
 from tests.controller.virtual_time import on_virtual_time

@@ -9,8 +9,8 @@ from autoscaler.controller.ports.fleet_queries import FleetQueries, UnknownRecor
 from autoscaler.model.accounting import MachineUse
 from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import JobId, SkuName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import launched, queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time

@@ -7,9 +7,9 @@ import pytest
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.catalogue import Catalogue, LaunchOption, Limits
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, ProviderName, SkuName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.readings import ReadingKind
 from tests.controller.controllers import Controller, World, delivery
 from tests.controller.fakes_provider import FakeProvider, Instance
@@ -43,7 +43,7 @@ async def started(world: World, *listed: ProviderName) -> Controller:
     controller = Controller(world)
     await controller.resume()
     for name in listed:
-        assert await controller.poller.list_machines(name)
+        assert await controller.machine_lists.list_machines(name)
     return controller
 
 
@@ -80,7 +80,7 @@ async def test_foreign_machines_count_before_their_provider_is_listed(known: Cat
     assert await launches(world, again) == 0
     del world.east.instances[THEIRS]
     world.east.list_script.clear()
-    await again.poller.list_machines(EAST)
+    await again.machine_lists.list_machines(EAST)
     await again.turn()
     assert len(world.providers[WEST].running) == 1, "their machine is gone"
 
@@ -91,7 +91,7 @@ async def test_foreign_machines_are_counted_once_after_their_provider_is_listed(
     await started(world, EAST, WEST)
     again = await started(world, WEST)
     assert again.journal.fleet().usage.machines == 1
-    await again.poller.list_machines(EAST)
+    await again.machine_lists.list_machines(EAST)
     usage = again.journal.fleet().usage
     assert (usage.machines, usage.dollars_per_hour, usage.by_sku[SkuName("gpu")]) == (1, 1.0, 1)
     assert await launches(world, again) == 1
@@ -106,7 +106,7 @@ async def test_an_incomplete_listing_does_not_end_the_stored_count() -> None:
     world.east.list_script.append(DOWN)
     again = Controller(world)
     await again.resume()
-    assert not await again.poller.list_machines(EAST)
+    assert not await again.machine_lists.list_machines(EAST)
     assert again.journal.fleet().usage.machines == 1
     assert world.readings.kept == kept
 
@@ -116,10 +116,10 @@ async def test_foreign_machines_are_stored_again_only_after_a_change() -> None:
     world = world_with_theirs(in_west(Limits()))
     controller = await started(world, EAST)
     world.readings.broken = True
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     del world.east.instances[THEIRS]
     with pytest.raises(StoreError):
-        await controller.poller.list_machines(EAST)
+        await controller.machine_lists.list_machines(EAST)
     world.readings.broken = False
     again = await started(world, EAST)
     assert again.journal.fleet().usage.machines == 0

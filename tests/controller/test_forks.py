@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.agent.job_access import refusal_of_job
-from autoscaler.controller.github_reader import RUN_READS_AT_ONCE
-from autoscaler.controller.job_parameters import job_parameters
+from autoscaler.agent.hooks.job_access import refusal_of_job
+from autoscaler.controller.github.single_reads import RUN_READS_AT_ONCE
+from autoscaler.controller.machines.job_parameters import job_parameters
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.model.catalogue import Access, Catalogue
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.test_github_synchronizer import watch

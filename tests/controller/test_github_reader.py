@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.controller.github_reader import GitHubReader
+from autoscaler.controller.github.single_reads import GitHubReader
 from autoscaler.controller.ports.github import (
     GitHubError,
     OperatorError,
@@ -13,8 +13,8 @@ from autoscaler.controller.ports.github import (
 )
 from autoscaler.model.events import JobObserved, RunnerClosed
 from autoscaler.model.identifiers import JobId, RunnerName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from autoscaler.simulator.world.schedule import Fault, FaultKind
 from tests.controller.agents import Agent, launched, queue, say
 from tests.controller.controllers import Controller, World, delivery, parse

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.github_synchronizer import (
+from autoscaler.controller.github.account_state import SyncState
+from autoscaler.controller.github.orphans import CONFIRMED_AFTER
+from autoscaler.controller.github.synchronizer import (
     AT_ONCE,
     LISTED_AT_ONCE,
     PAID_BACK,
@@ -17,12 +19,10 @@ from autoscaler.controller.github_synchronizer import (
 from autoscaler.controller.ports.github import OperatorError, RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.github_lists import Listing
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.controller.sync_registrations import CONFIRMED_AFTER
-from autoscaler.controller.sync_state import SyncState
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.events import Event, JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.model.jobs import QUEUED_AT_MOST, JobState
+from autoscaler.model.jobs.job import QUEUED_AT_MOST, JobState
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.virtual_time import on_virtual_time
@@ -198,7 +198,7 @@ async def test_a_registration_without_a_machine_is_removed_unless_github_refuses
         world.github.occupy(OURS)
     task = asyncio.create_task(syncing_of(controller, lists).run())
     await asyncio.sleep(CONFIRMED_AFTER / 2)
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     assert world.github.deleted == []
     await asyncio.sleep(CONFIRMED_AFTER)
     assert not task.done()

@@ -26,7 +26,6 @@ from autoscaler.controller.ports.provider import (
 )
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     JobId,
     LaunchRequestId,
@@ -34,6 +33,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
+from autoscaler.model.machines.failures import FailureClass
 from tests.controller.fakes_github import ScriptedGitHub
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.fakes_provider import FakeProvider

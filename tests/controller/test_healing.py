@@ -11,7 +11,7 @@ import pytest
 from autoscaler.github.budget import RESERVES
 from autoscaler.github.exchange import Importance
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.jobs import QUEUED_AT_MOST, JobState
+from autoscaler.model.jobs.job import QUEUED_AT_MOST, JobState
 from benchmarks.healing import Load, heal
 from benchmarks.steady_fleet import Steady, steady
 from benchmarks.virtual_fleet import LABEL, REPOSITORIES, Setting, VirtualFleet

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Sequence
 
 from autoscaler.controller.executor import LAUNCHED_AT_ONCE, RECORDED_AT_ONCE, TERMINATED_AT_ONCE
-from autoscaler.controller.intake import APPLIED_AT_ONCE
-from autoscaler.controller.launcher import ANSWERED_AT_ONCE
+from autoscaler.controller.intake.deliveries import APPLIED_AT_ONCE
+from autoscaler.controller.machines.launcher import ANSWERED_AT_ONCE
 from autoscaler.controller.reconciler import LARGE_FLEET
-from autoscaler.ledger.jobs import EXPIRED_AT_ONCE
+from autoscaler.ledger.jobs.reports import EXPIRED_AT_ONCE
 from autoscaler.model.catalogue import LARGEST_REQUEST, IdlePolicy, Limits
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import MachinesListed, QuotasRead
 from autoscaler.model.identifiers import JobId, SkuName
-from autoscaler.model.jobs import QUEUED_AT_MOST, Job, JobState
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.jobs.job import QUEUED_AT_MOST, Job, JobState
+from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
 from autoscaler.model.plan import Launch, Plan, Terminate
 from autoscaler.planner.planner import plan
 from tests.controller.agents import queue

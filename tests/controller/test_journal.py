@@ -12,7 +12,7 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.events import ControllerStarted, MachineReportedStage, TerminationRequested
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import Machine, TerminationReason
+from autoscaler.model.machines.machine import Machine, TerminationReason
 from tests.controller.agents import launched
 from tests.controller.controllers import World
 from tests.controller.fakes_store import FakeStore

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.ledger.failure_counts import BACKOFFS
+from autoscaler.ledger.failures.failure_counts import BACKOFFS
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.cooldowns import capacity_type_key
 from autoscaler.model.events import LaunchFailure
-from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.model.jobs import JobState
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass, FailureScope
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_provider import Lost, Partly
@@ -181,7 +181,7 @@ async def test_machines_of_a_lost_answer_are_found_in_a_listing_by_their_tag() -
     world.east.launch_script.append(Lost())
     controller = await controller_with_jobs(world, 2)
     await controller.turn()
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     assert states(controller) == [MachineState.LAUNCHED] * 2
     assert {m.placement.provider_id for m in controller.state.machines.values()} == set(
         world.east.instances
@@ -261,16 +261,16 @@ async def test_slots_are_written_off_after_a_repeat_and_two_complete_listings() 
     controller = await controller_with_jobs(world, 1)
     await controller.turn()
     # Listings before the repeat prove nothing: the request may still arrive at the provider.
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     await world.clock.sleep(6.0)
     await controller.turn()
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     assert states(controller) == [MachineState.REQUESTED]
     world.east.list_script.append(OutcomeUnknownError("half a list"))
     await world.clock.sleep(2.0)
-    assert await controller.poller.list_machines(EAST) is False
+    assert await controller.machine_lists.list_machines(EAST) is False
     await world.clock.sleep(61.0)
-    assert await controller.poller.list_machines(EAST) is True
+    assert await controller.machine_lists.list_machines(EAST) is True
     assert states(controller) == [MachineState.FAILED]
     assert only_call(controller).state is LaunchRequestState.SETTLED
     # The job still waits, so there is a new launch request with a new token.
@@ -335,7 +335,7 @@ async def test_an_answer_after_a_listing_bound_its_machines_changes_nothing() ->
     assert len(world.east.running) == 2
     assert only_call(controller).state is LaunchRequestState.SENT
     world.east.latency = 0.1
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     bound = {m.id: m.placement.provider_id for m in controller.state.machines.values()}
     await world.clock.sleep(10.0)
     assert {m.id: m.placement.provider_id for m in controller.state.machines.values()} == bound

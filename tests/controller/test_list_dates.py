@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from autoscaler.controller.github.orphans import CONFIRMED_AFTER
+from autoscaler.controller.github.read_schedule import INTERVALS, RUNNERS_SOON, Kind
 from autoscaler.controller.ports.github import RegisteredRunner
-from autoscaler.controller.sync_registrations import CONFIRMED_AFTER
-from autoscaler.controller.sync_schedule import INTERVALS, RUNNERS_SOON, Kind
 from autoscaler.model.identifiers import Seconds
 from tests.controller.agents import launched, queue
 from tests.controller.controllers import World, cancelled
@@ -22,7 +22,7 @@ async def test_a_machine_launched_during_a_listing_does_not_count_as_missing_fro
     world = World()
     controller, _ = await launched(world)
     world.east.latency = SLOW
-    listing = asyncio.create_task(controller.poller.list_machines(EAST))
+    listing = asyncio.create_task(controller.machine_lists.list_machines(EAST))
     await asyncio.sleep(1.0)
     world.east.latency = 0.5
     await queue(controller, 2)
@@ -55,7 +55,7 @@ async def test_the_minute_before_a_registration_is_removed_counts_from_the_start
     """Two lists that began a minute apart remove a registration, however long each of them took."""
     world = World()
     controller, lists = await begin(world)
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     lists.latency = SLOW
     lists.registrations = [RegisteredRunner(1, OURS, online=False, busy=False)]
     deleted = []
@@ -70,7 +70,7 @@ async def test_the_minute_before_a_registration_is_removed_counts_from_the_start
     while world.clock.now() < began_at + 200.0:
         await asyncio.sleep(29.0)
         lists.latency = 0.3  # only the first list took long
-        await controller.poller.list_machines(EAST)
+        await controller.machine_lists.list_machines(EAST)
     assert RUNNERS_SOON == CONFIRMED_AFTER
     assert deleted[0] - began_at == pytest.approx(RUNNERS_SOON, abs=3.0)
     await cancelled(task)

@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.log_fields import job_fields, machine_fields, runner_name_fields
+from autoscaler.controller.reporting.log_fields import (
+    job_fields,
+    machine_fields,
+    runner_name_fields,
+)
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from tests.controller.agents import launched, say
 from tests.controller.controllers import World
 from tests.controller.virtual_time import on_virtual_time

@@ -12,11 +12,11 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.reconciler import failure_of
 from autoscaler.model.catalogue import LaunchRate, Rate
 from autoscaler.model.events import RunnersListed
-from autoscaler.model.evidence import SHOWN_AT_GITHUB_WITHIN
 from autoscaler.model.identifiers import Instant, JobId
-from autoscaler.model.jobs import JobState
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.evidence import SHOWN_AT_GITHUB_WITHIN
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.machine import Machine, MachineState
 from tests.controller.agents import Agent, launched, queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import EPOCH, VirtualClock, on_virtual_time

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from autoscaler.controller.loop_lag import EVERY, WINDOW, LoopLag
+from autoscaler.controller.reporting.loop_lag import EVERY, WINDOW, LoopLag
 from autoscaler.model.identifiers import Seconds
 from autoscaler.simulator.world.virtual_time import VirtualLoop
 from tests.controller.fakes import RecordingTelemetry

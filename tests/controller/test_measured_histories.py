@@ -8,12 +8,13 @@ import pytest
 
 from autoscaler.controller.composition import Ports
 from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.controller.reporting.fleet_counts import report_offerings_on_hold
 from autoscaler.model.events import JobObserved, LaunchFailure, MachineNoticed
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, RunnerName, SkuName
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import ExitReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import ExitReason
 from autoscaler.observability.metrics import PrometheusTelemetry
 from tests.controller.agents import Agent
 from tests.controller.controllers import Controller, World, delivery
@@ -98,7 +99,7 @@ class Played:
         """Let the runner exit and the machine power off."""
         await agent.exit("left", reason)
         self.world.east.shut_down(agent.instance.id)
-        await self.controller.poller.list_machines(EAST)
+        await self.controller.machine_lists.list_machines(EAST)
         await self.controller.turn()
 
 
@@ -214,7 +215,7 @@ async def test_a_job_whose_machine_was_interrupted_failed_for_infrastructure() -
     await played.controller.journal.record(notice)
     await asyncio.sleep(120.0)
     played.world.east.shut_down(agent.instance.id)
-    await played.controller.poller.list_machines(EAST)
+    await played.controller.machine_lists.list_machines(EAST)
     await asyncio.sleep(480.0)
     await played.say(JobState.COMPLETED, runner=runner, conclusion="failure")
     assert played.world.read("jobs_failed_total", sku="gpu", cause="infrastructure") == 1
@@ -278,7 +279,11 @@ async def test_offerings_on_hold_are_shown_until_their_hold_ends() -> None:
     await played.controller.resume()
     error = ProviderError(FailureClass.CAPACITY, "InsufficientInstanceCapacity", "none left")
     played.world.east.launch_script.extend([error] * 20)
-    reporter = asyncio.create_task(played.controller.parts.hold_reporter.run())
+    reporter = asyncio.create_task(
+        report_offerings_on_hold(
+            played.controller.journal, played.world.metrics, played.world.clock
+        )
+    )
     await played.say(JobState.QUEUED)
     await played.controller.turn(then=20.0)
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.notice_reader import MOST_CHANGES, PAUSES, WAIT, NoticeReader
+from autoscaler.controller.machines.notices import MOST_CHANGES, PAUSES, WAIT, NoticeReader
 from autoscaler.controller.ports.notices import Message, Notice
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.ledger.lists import ABSENCE_CONFIRMED_AFTER
+from autoscaler.ledger.machines.lists import ABSENCE_CONFIRMED_AFTER
 from autoscaler.model.events import ListedMachine, MachinesListed
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from tests.controller.agents import Agent, launched
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_store import FakeStore

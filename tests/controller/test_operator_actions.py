@@ -19,7 +19,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
 )
 from autoscaler.model.installations import Installations
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.model.plan import MarkUnverified, Plan
 from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World
@@ -50,7 +50,7 @@ class OperatedController:
         """Start the controller and list the machine."""
         self.controller = Controller(self.world)
         await self.controller.resume()
-        await self.controller.poller.list_machines(EAST)
+        await self.controller.machine_lists.list_machines(EAST)
         self.operator_actions = self.controller.operator_actions
         return self
 
@@ -111,7 +111,7 @@ async def test_a_provider_counts_as_not_listed_until_a_complete_listing_since_th
     await operated.open()
     port = operated.operator_actions
     assert port.providers_not_listed() == [EAST]
-    await operated.controller.poller.list_machines(EAST)
+    await operated.controller.machine_lists.list_machines(EAST)
     assert port.providers_not_listed() == []
 
 

@@ -6,8 +6,8 @@ from structlog.testing import capture_logs
 from autoscaler.controller.ports.hold_requests import HoldRequests
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.failures import FailureClass
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import Agent, launched, queue
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time

@@ -9,12 +9,17 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.guarded_providers import GuardedProvider
+from autoscaler.controller.money.price_refresh import (
+    AGAIN_FIRST,
+    FIRST_WAIT,
+    READ_EVERY,
+    PriceRefresh,
+)
 from autoscaler.controller.ports.prices import PriceAnswer
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.controller.pricing import AGAIN_FIRST, FIRST_WAIT, READ_EVERY, Pricing
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.prices import READ_AS, Price, PriceSource
 from autoscaler.model.readings import ReadingKind
 from tests.controller.controllers import cancelled
@@ -96,7 +101,7 @@ class Scene:
         self.changed: list[CapacityType] = []
         provider = FakeProvider(EAST)
         provider.prices = self.reader
-        self.pricing = Pricing(
+        self.pricing = PriceRefresh(
             {EAST: GuardedProvider(provider)},
             self.cache,
             self.changed.append,

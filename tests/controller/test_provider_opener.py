@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Collection
 
-from autoscaler.controller.provider_opener import (
+from autoscaler.controller.machines.opening import (
     AGAIN,
     LISTED_TOGETHER,
     READ_AGAIN_EVERY,

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.poller import UPKEEP_EVERY
+from autoscaler.controller.money.quotas import READ_EVERY as UPKEEP_EVERY
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.readings import Reading, ReadingKind
 from tests.controller.controllers import Controller, World, cancelled
@@ -91,7 +91,7 @@ class Process:
     async def run(self, seconds: float) -> list[Any]:
         with capture_logs() as logs:
             await self.controller.resume()
-            task = asyncio.create_task(self.controller.poller.run())
+            task = asyncio.create_task(self.controller.run_tasks())
             await asyncio.sleep(seconds)
             if task.done():
                 await task
@@ -208,7 +208,7 @@ async def test_a_provider_without_stored_quotas_logs_only_a_refusal_and_its_end(
     east = world.east
     with capture_logs() as logs:
         await controller.resume()
-        task = asyncio.create_task(controller.poller.run())
+        task = asyncio.create_task(controller.run_tasks())
         await asyncio.sleep(5.0)
         assert [line for line in logs if line["event"].startswith("quotas_")] == []
         east.quota_script.extend([DENIED] * 2)

@@ -5,9 +5,16 @@ import itertools
 
 import pytest
 
-from autoscaler.controller.recent_past import BUCKET, BUCKETS, DAY, HOUR, SAMPLE_EVERY, SAMPLES
+from autoscaler.controller.operators.recent_past import (
+    BUCKET,
+    BUCKETS,
+    DAY,
+    HOUR,
+    SAMPLE_EVERY,
+    SAMPLES,
+)
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.views.grid import Commit
 from autoscaler.views.starts import Starts

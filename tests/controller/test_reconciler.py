@@ -1,28 +1,25 @@
-"""The poller: listings, failed deliveries and the heartbeat, each independent of the others."""
+"""The tasks beside the loop: listings, failed deliveries and the heartbeat, each independent of the others."""
 
 import asyncio
 
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.poller import (
-    LISTED_AT_ONCE,
-    REDELIVER_EVERY,
-    REDELIVERY_WINDOW,
-    ROWS_KEPT_FOR,
-)
+from autoscaler.controller.intake.redelivery import REDELIVER_EVERY, REDELIVERY_WINDOW
+from autoscaler.controller.machines.listing import LISTED_AT_ONCE
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
+from autoscaler.controller.retention import ROWS_KEPT_FOR
 from autoscaler.model.events import Event, MachinesListed
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     LaunchRequestId,
     ProviderMachineId,
     ProviderName,
     SkuName,
 )
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_provider import FakeProvider, Instance
@@ -35,8 +32,8 @@ BROKEN = ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
 
 
 async def watch(controller: Controller, seconds: float) -> None:
-    """Run the poller for some seconds."""
-    task = asyncio.create_task(controller.poller.run())
+    """Run these tasks for some seconds."""
+    task = asyncio.create_task(controller.run_tasks())
     await asyncio.sleep(seconds)
     if task.done():
         await task
@@ -75,12 +72,12 @@ async def test_an_incomplete_listing_adds_machines_and_removes_none() -> None:
     del world.east.instances[gone.id]
     for _ in range(10):
         world.east.list_script.append(BROKEN)
-        assert await controller.poller.list_machines(EAST) is False
+        assert await controller.machine_lists.list_machines(EAST) is False
         await world.clock.sleep(60.0)
     assert {m.state for m in controller.state.machines.values()} == {MachineState.LAUNCHED}
     world.east.shut_down(agents[0].instance.id)
     world.east.list_script.append(OutcomeUnknownError("time-out"))
-    assert await controller.poller.list_machines(EAST) is False
+    assert await controller.machine_lists.list_machines(EAST) is False
     states = sorted(m.state for m in controller.state.machines.values())
     assert states == [MachineState.LAUNCHED, MachineState.LAUNCHED, MachineState.TERMINATED]
 
@@ -93,10 +90,10 @@ async def test_a_machine_is_lost_after_two_complete_listings_a_minute_apart_with
     (machine,) = controller.state.machines.values()
     for pause in (0.0, 30.0, 25.0):
         await world.clock.sleep(pause)
-        assert await controller.poller.list_machines(EAST)
+        assert await controller.machine_lists.list_machines(EAST)
         assert machine.state is MachineState.LAUNCHED
     await world.clock.sleep(10.0)
-    assert await controller.poller.list_machines(EAST)
+    assert await controller.machine_lists.list_machines(EAST)
     assert machine.state is MachineState.LOST
 
 
@@ -107,11 +104,11 @@ async def test_machines_behind_an_empty_page_are_seen() -> None:
     controller, agents = await launched(world, 5)
     world.east.gaps = True
     for _ in range(3):
-        assert await controller.poller.list_machines(EAST)
+        assert await controller.machine_lists.list_machines(EAST)
         await world.clock.sleep(61.0)
     assert {m.state for m in controller.state.machines.values()} == {MachineState.LAUNCHED}
     world.east.shut_down(agents[-1].instance.id)
-    assert await controller.poller.list_machines(EAST)
+    assert await controller.machine_lists.list_machines(EAST)
     assert (
         sorted(m.state for m in controller.state.machines.values())[-1] is MachineState.TERMINATED
     )
@@ -138,10 +135,10 @@ async def test_a_listing_waits_as_long_as_the_provider_asked_for() -> None:
     world = World()
     controller = await controller_of(world)
     world.east.list_script.append(OutcomeUnknownError("503", retry_after=20.0))
-    task = asyncio.create_task(controller.poller.run())
+    task = asyncio.create_task(controller.run_tasks())
     await asyncio.sleep(1.0)
     asked = world.clock.now()
-    await controller.poller.list_now(EAST, 60.0)
+    await controller.machine_lists.list_now(EAST, 60.0)
     assert world.clock.now() - asked > 18.0
     assert world.east.lists == 2
     await cancelled(task)
@@ -151,15 +148,15 @@ async def test_a_listing_waits_as_long_as_the_provider_asked_for() -> None:
 async def test_a_requested_listing_is_read_within_seconds() -> None:
     world = World()
     controller = await controller_of(world)
-    task = asyncio.create_task(controller.poller.run())
+    task = asyncio.create_task(controller.run_tasks())
     await asyncio.sleep(10.0)
     assert world.east.lists == 1
     asked = world.clock.now()
-    await asyncio.gather(*(controller.poller.list_now(EAST, 60.0) for _ in range(5)))
-    await controller.poller.list_now(ProviderName("of another configuration"), 60.0)
+    await asyncio.gather(*(controller.machine_lists.list_now(EAST, 60.0) for _ in range(5)))
+    await controller.machine_lists.list_now(ProviderName("of another configuration"), 60.0)
     assert world.clock.now() - asked < 3.0
     assert world.east.lists == 2
-    await controller.poller.list_now(EAST, 0.5)
+    await controller.machine_lists.list_now(EAST, 0.5)
     assert world.east.lists == 2, "not at once after the last one"
     await cancelled(task)
 
@@ -174,14 +171,14 @@ async def test_machines_of_another_installation_are_counted_and_not_terminated()
     world = World()
     theirs = stranger(world, "11111111")
     controller = await controller_of(world)
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     await controller.turn()
     assert world.telemetry.counts.machines_foreign == 1
     assert world.telemetry.counts.dollars_per_hour == 1.0
     assert controller.state.machines == {}
     for _ in range(10):
         await world.clock.sleep(3600.0)
-        await controller.poller.list_machines(EAST)
+        await controller.machine_lists.list_machines(EAST)
         await controller.turn()
     assert world.east.ended == []
     assert world.east.running == [theirs]
@@ -197,7 +194,7 @@ async def test_a_machine_of_an_unknown_launch_request_is_kept_as_unverified() ->
     world = World()
     stranger(world, "0badcafe")
     controller = await controller_of(world)
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     for _ in range(20):
         await world.clock.sleep(1800.0)
         await controller.turn()
@@ -211,7 +208,7 @@ async def test_a_machine_beyond_the_slots_of_its_launch_request_is_terminated() 
     world = World()
     controller, (agent,) = await launched(world)
     extra = stranger(world, "0badcafe", agent.instance.call)
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     await controller.turn()
     assert world.east.ended == [(extra.id,)]
     assert world.east.running == [agent.instance]
@@ -228,7 +225,7 @@ async def test_failed_deliveries_are_searched_from_the_time_until_which_all_had_
     assert first == now - 7200.0
     assert len(later) == 2
     assert later[0] == pytest.approx(now, abs=1.0)
-    assert controller.poller.github_answered
+    assert controller.redelivery.github_answered
     assert world.store.arrived_until == pytest.approx(now + 30.0, abs=11.0)
 
 
@@ -322,7 +319,7 @@ async def test_after_an_error_of_github_the_search_for_deliveries_repeats_the_sa
     controller = await controller_of(world)
     await watch(controller, pause - 5.0)
     assert len(world.github.since) == 1
-    assert not controller.poller.github_answered
+    assert not controller.redelivery.github_answered
 
     world = World()
     world.github.script("redeliver_failed", error)
@@ -334,7 +331,7 @@ async def test_after_an_error_of_github_the_search_for_deliveries_repeats_the_sa
     )
     assert len(world.github.since) == 2
     assert world.github.since[0] == world.github.since[1]
-    assert controller.poller.github_answered
+    assert controller.redelivery.github_answered
     assert world.east.lists >= 2, "lists go on"
 
 
@@ -351,7 +348,7 @@ async def test_the_heartbeat_is_stored_and_old_rows_are_pruned() -> None:
 
 
 @on_virtual_time
-async def test_a_store_error_ends_the_poller() -> None:
+async def test_a_store_error_ends_the_tasks() -> None:
     world = World()
     controller = await controller_of(world)
     world.store.failure = StoreError("disk full")
@@ -382,7 +379,7 @@ async def test_a_long_listing_is_applied_in_pieces_and_other_tasks_run_in_betwee
 
     waiting = asyncio.create_task(others())
     controller.journal.on_event(receive)
-    record = controller.poller._record_listing
+    record = controller.machine_lists._record_all_but_last
     shown, last = await record(EAST, controller.journal.now, strangers)
     assert last == (strangers[-1],)
     assert shown == {one.provider_id for one in strangers[:-1]}

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from autoscaler.controller.reconfiguration import Reconfiguration
+from autoscaler.controller.operators.reconfiguration import Reconfiguration
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time

@@ -12,7 +12,7 @@ import pytest
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.identifiers import Seconds
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.providers.ec2.errors import meaning, unsent_failure_class
 from tests.controller.controllers import World
 from tests.controller.living_world import LivingWorld

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from autoscaler.controller.github.registrar import REGISTRATIONS_AT_ONCE
 from autoscaler.controller.ports.bootstrap import Assigned, StayReady
 from autoscaler.controller.ports.github import (
     GitHubError,
@@ -13,11 +14,10 @@ from autoscaler.controller.ports.github import (
     RunnerBusyError,
     RunnerExistsError,
 )
-from autoscaler.controller.registrar import REGISTRATIONS_AT_ONCE
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
-from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.machine import MachineState
 from tests.controller.agents import Agent, launched, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_github import AnswerLost
@@ -226,7 +226,7 @@ async def test_a_machine_that_ends_during_its_registration_leaves_no_registratio
     controller, agent = await ready(world)
     await controller.turn(then=1.0)
     world.east.shut_down(agent.instance.id)
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     await world.clock.sleep(60.0)
     assert len(world.github.registered) == 1
     assert world.github.registrations == {}

@@ -12,8 +12,8 @@ from autoscaler.controller.ports.github import (
     RunnerBusyError,
 )
 from autoscaler.model.cooldowns import registration_key
-from autoscaler.model.jobs import JobState
-from autoscaler.model.runners import RunnerState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import RunnerState
 from tests.controller.agents import Agent, launched, refusal, say
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.virtual_time import on_virtual_time

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 from structlog.testing import capture_logs
 
+from autoscaler.controller.github.reruns import Rerunner
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
-from autoscaler.controller.rerunner import Rerunner
-from autoscaler.ledger.reruns import ASK_AGAIN
+from autoscaler.ledger.machines.reruns import ASK_AGAIN
 from autoscaler.model.events import JobObserved, MachineNoticed
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.interruptions import NoticeKind, Rerun, RerunOutcome
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.interruptions import NoticeKind, Rerun, RerunOutcome
 from tests.controller.agents import launched, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
@@ -65,7 +65,7 @@ async def killed() -> tuple[World, Controller, FakeReruns, Rerunner]:
     )
     await controller.journal.record(notice)
     world.east.shut_down(machine.placement.provider_id)
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     await world.clock.sleep(600.0)
     job = controller.state.jobs[JOB]
     now = world.clock.now()

@@ -15,7 +15,7 @@ from autoscaler.controller.reconciler import Pace
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId
-from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.server.completion import Completion
 from tests.controller.agents import queue, say
 from tests.controller.controllers import Controller, World, delivery, parse

@@ -14,10 +14,10 @@ from autoscaler.controller.ports.github import (
     RunnerExistsError,
 )
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.launch_requests import REPEAT_WINDOW, LaunchRequest
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.launch_requests import REPEAT_WINDOW, LaunchRequest
+from autoscaler.model.machines.machine import Machine
 from tests.controller.controllers import World
 from tests.controller.fakes_github import AnswerLost
 from tests.controller.fakes_provider import Lost, Partly

@@ -18,13 +18,13 @@ from autoscaler.controller.ports.github import (
     RunnerExistsError,
 )
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.model.accounting import FailureCause
 from autoscaler.model.catalogue import CapacityType, IdlePolicy, Limits
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, RunnerName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from autoscaler.model.unmatched import Unmatched
 from tests.controller.agents import Agent, launched, queue, refusal, say
 from tests.controller.controllers import Controller, World

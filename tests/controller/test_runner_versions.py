@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from autoscaler.controller.github.runner_versions import EVERY, LOOK
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
-from autoscaler.controller.runner_versions import EVERY, LOOK
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.runner_versions import IN_USE_FOR

@@ -6,14 +6,14 @@ from dataclasses import replace
 from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.model.events import JobObserved, MachineNoticed
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.model.waiting import WaitCode
 from tests.controller.agents import launched, queue, say
 from tests.controller.controllers import Controller, World
@@ -53,7 +53,7 @@ async def test_an_interruption_is_counted_once_whatever_else_happens_to_the_mach
     )
     await agent.exit("it left")
     world.east.shut_down(machine.placement.provider_id)
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     await controller.turn()
     counted = [word for word in world.telemetry.said if word[0] == "machine_interrupted"]
     assert counted == [("machine_interrupted", "gpu", NoticeKind.SPOT_INTERRUPTION)]
@@ -122,7 +122,7 @@ async def test_refused_launches_and_ends_of_machines_are_logged_and_counted_by_c
     assert machine.placement.provider_id is not None
     world.east.shut_down(machine.placement.provider_id)
     with capture_logs() as logs:
-        await controller.poller.list_machines(EAST)
+        await controller.machine_lists.list_machines(EAST)
         world.east.launch_script.append(
             ProviderError(FailureClass.QUOTA, "VcpuLimitExceeded", "no more")
         )

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from autoscaler.controller.ports.github import RegisteredRunner
-from autoscaler.controller.sync_registrations import (
+from autoscaler.controller.github.orphans import (
     CONFIRMED_AFTER,
     LOST_FOR,
     Registrations,
     has_lost_its_machine,
 )
+from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines.machine import Machine, MachineState
 from tests.ledger.builders import ALICE, START, World, listed
 
 OURS = "ci-0badcafe-"

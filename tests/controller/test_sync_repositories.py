@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from autoscaler.controller.github.account_state import SyncState
+from autoscaler.controller.github.read_schedule import Kind, Read, staleness
 from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES, ListedRepository
-from autoscaler.controller.sync_schedule import Kind, Read, staleness
-from autoscaler.controller.sync_state import SyncState
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.events import TimePassed
 from tests.controller.test_sync_state import ACTIVE, ENDED, NOW, WIDGETS, SyncWithLedger, reported

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.controller.sync_schedule import (
+from autoscaler.controller.github.read_schedule import (
     ACTIVE_FOR,
     CHANGED_EVERY,
     EACH_CALL,

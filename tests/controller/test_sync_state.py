@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
+from autoscaler.controller.github.account_state import (
+    ABANDONED_AFTER,
+    ASK_AT_ONCE,
+    SyncState,
+)
+from autoscaler.controller.github.read_schedule import UNLISTED_FOR, Kind, Read, Turn, next_reads
 from autoscaler.controller.ports.github_lists import (
     MOST_REPOSITORIES,
     ListedRepository,
     ListedRun,
     RunStatus,
 )
-from autoscaler.controller.sync_schedule import UNLISTED_FOR, Kind, Read, Turn, next_reads
-from autoscaler.controller.sync_state import (
-    ABANDONED_AFTER,
-    ASK_AT_ONCE,
-    SyncState,
-)
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Catalogue, Scope
 from autoscaler.model.events import Event, JobAbandoned, JobObserved
 from autoscaler.model.identifiers import JobId, RunnerName
-from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.run_origins import RunOrigin
 from tests.planner.fleets import catalogue, queued
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.github_synchronizer import AT_ONCE, SAVED_FOR
+from autoscaler.controller.github.synchronizer import AT_ONCE, SAVED_FOR
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES, ListedRepository, Listing
 from autoscaler.model.events import JobObserved

@@ -11,11 +11,11 @@ from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.ledger.operator_requests import unverified
-from autoscaler.model.failures import FailureClass
+from autoscaler.ledger.machines.operator_requests import unverified
 from autoscaler.model.identifiers import ProviderMachineId
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from tests.controller.agents import Agent, assigned_machine, launched, runner_of, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_github import AnswerLost
@@ -50,7 +50,7 @@ async def test_machines_that_terminate_together_share_one_request() -> None:
     await controller.turn()
     assert [set(request) for request in world.east.ended] == [{a.instance.id for a in agents}]
     assert world.telemetry.said.count(("machine_terminated", "gpu", TerminationReason.IDLE)) == 5
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     assert {m.state for m in controller.state.machines.values()} == {MachineState.TERMINATED}
 
 
@@ -137,7 +137,7 @@ async def test_a_machine_that_does_not_terminate_is_reported_from_the_third_requ
     with capture_logs() as logs:
         for expected in (0, 0, 1, 2, 3):
             await controller.turn()
-            await controller.poller.list_machines(EAST)
+            await controller.machine_lists.list_machines(EAST)
             reported = [one for one in logs if one["event"] == "machine_not_terminated"]
             assert len(reported) == expected
             await controller.turn()
@@ -186,7 +186,7 @@ async def test_a_refused_termination_is_repeated(how: str) -> None:
     assert controller.state.machines[one.machine].state is MachineState.TERMINATING
     refused = await world.store.history("machine", one.machine)
     assert "termination_refused" in [row.event for row in refused]
-    await controller.poller.list_machines(EAST)
+    await controller.machine_lists.list_machines(EAST)
     await controller.turn()
     assert len(world.east.ended) == 1, "not at once"
     await world.clock.sleep(120.0)

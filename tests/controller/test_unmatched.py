@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.unmatched import LINES, WINDOW
-from autoscaler.model.jobs import JobState
+from autoscaler.controller.reporting.unmatched import LINES, WINDOW
+from autoscaler.model.jobs.job import JobState
 from autoscaler.model.unmatched import Unmatched
 from tests.controller.agents import say
 from tests.controller.controllers import Controller, World

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from autoscaler.controller.poller import UPKEEP_EVERY
+from autoscaler.controller.money.quotas import READ_EVERY as UPKEEP_EVERY
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.machines.failures import FailureClass
 from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_provider import FakeProvider
@@ -18,7 +18,7 @@ BROKEN = ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
 
 async def watch(controller: Controller, seconds: float) -> None:
     """Run the upkeep for some seconds."""
-    task = asyncio.create_task(controller.poller.run())
+    task = asyncio.create_task(controller.run_tasks())
     await asyncio.sleep(seconds)
     if task.done():
         await task

@@ -1,12 +1,12 @@
 """Why the jobs of a class wait, as it enters the history when it changes."""
 
 from autoscaler.controller.ports.provider_errors import ProviderError
-from autoscaler.controller.wait_recorder import LASTING, WaitRecorder
-from autoscaler.ledger.class_cache import MOST_CLASSES
-from autoscaler.model.demand import DemandClass
-from autoscaler.model.failures import FailureClass
+from autoscaler.controller.reporting.wait_reasons import LASTING, WaitRecorder
+from autoscaler.ledger.records.class_cache import MOST_CLASSES
 from autoscaler.model.identifiers import JobId, SkuName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
 from tests.controller.agents import queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time

@@ -7,7 +7,7 @@ import pytest
 
 from autoscaler.controller.composition import Ports
 from autoscaler.controller.ports.traces import WaitTrace
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from tests.controller.agents import Agent, launched, queue, say
 from tests.controller.controllers import Controller, World, delivery
 from tests.controller.virtual_time import on_virtual_time

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from autoscaler.controller.github.runner_groups import AGAIN, EVERY, NAMED_AT_MOST
 from autoscaler.controller.ports.github import OperatorError
-from autoscaler.controller.watching_groups import AGAIN, EVERY, NAMED_AT_MOST
-from autoscaler.model.access import RunnerGroup
 from autoscaler.model.catalogue import Access, Catalogue, Scope
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import JobId, Seconds
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.access import RunnerGroup
+from autoscaler.model.jobs.job import JobState
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import catalogue, sku

@@ -34,8 +34,9 @@ def write_secrets(root: Path) -> None:
         serialization.NoEncryption(),
     )
     (folder / "github-app.pem").write_bytes(pem)
-    for name in ("webhook-secret", "admin-token", "metrics-token"):
+    for name in ("webhook-secret", "metrics-token"):
         (folder / name).write_text(TOKEN)
+    (folder / "admin-token").write_text(f"alice operate {TOKEN}\n")
 
 
 async def write_certificate(root: Path) -> None:

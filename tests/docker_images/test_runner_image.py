@@ -11,7 +11,7 @@ import pytest
 
 from autoscaler.agent.image_check import PROGRAM
 from autoscaler.images.load import load_versions
-from autoscaler.providers.kubernetes.container_modes import RUNNER_HOME, WORK_FOLDER
+from autoscaler.providers.kubernetes.manifest.container_modes import RUNNER_HOME, WORK_FOLDER
 from autoscaler.providers.kubernetes.settings import RUNNER_USER
 from tests.docker_images.internet import package_repository, runner_archive, served
 from tests.docker_images.workshop import Workshop, certificate

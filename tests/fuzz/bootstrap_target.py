@@ -18,7 +18,7 @@ from aiohttp import web
 
 from autoscaler.controller.ports.provider import ProofRefusedError
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.providers.ec2.cms import signed_content
 from tests.controller.virtual_time import EPOCH, run
 from tests.fuzz import documents

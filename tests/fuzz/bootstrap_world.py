@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from operator import attrgetter
 
-from autoscaler.controller.bootstrap import BootstrapService
+from autoscaler.controller.machines.bootstrap import BootstrapService
 from autoscaler.controller.ports.provider import ProvenIdentity
 from autoscaler.model.identifiers import MachineId, ProviderMachineId, RunnerName
-from autoscaler.model.machines import Machine
-from autoscaler.model.runners import Runner
+from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.machine import Machine
 from autoscaler.providers.ec2.identity import IdentityVerifier
 from autoscaler.server.bootstrap import BootstrapEndpoint
 from tests.controller.agents import queue
@@ -96,7 +96,7 @@ class Fleet:
             self.controller.releaser,
             world.providers,
             {},
-            self.controller.poller.list_now,
+            self.controller.machine_lists.list_now,
         )
         self.endpoint = BootstrapEndpoint(self.service, b"", CountingTelemetry())
         self.books = Books()

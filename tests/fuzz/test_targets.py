@@ -12,8 +12,8 @@ import pytest
 from asn1crypto import cms
 from cryptography import x509
 
-from autoscaler.controller.attestation import Attestations
-from autoscaler.controller.bootstrap import BootstrapService
+from autoscaler.controller.machines.attestation import Attestations
+from autoscaler.controller.machines.bootstrap import BootstrapService
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.controller.ports.provider import ProvenIdentity
 from autoscaler.controller.ports.store import Delivery, Store
@@ -21,8 +21,8 @@ from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.model import events as e
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, RunnerName
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import ExitReason, Machine
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import ExitReason, Machine
 from autoscaler.providers.ec2.identity import IdentityVerifier
 from autoscaler.providers.ec2.notices import parse_notice
 from tests.fuzz import bootstrap_world, documents, webhook_target

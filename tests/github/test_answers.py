@@ -13,7 +13,7 @@ from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.github.transport import MAX_ANSWER, _origin
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import JobId, RunnerName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from lab.github.job_shapes import head_sha
 from lab.github.settings import AnswerFault
 from lab.github.workflows import FIRST_JOB, FIRST_RUN

@@ -31,7 +31,7 @@ from autoscaler.github.page_cache import (
 from autoscaler.github.request_queue import RequestQueue
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.github.transport import Transport
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from tests.github.conftest import World, job_spec
 from tests.github.doubles import START
 from tests.github.faults import fault

@@ -18,8 +18,8 @@ from autoscaler.controller.ports.github import (
     RunnerExistsError,
 )
 from autoscaler.github.client import GitHubClient
-from autoscaler.model.access import RunnerGroup
 from autoscaler.model.identifiers import JobId, RunnerName
+from autoscaler.model.jobs.access import RunnerGroup
 from lab.github.settings import AnswerFault, LabRunnerGroup
 from tests.github.conftest import World, job_spec
 from tests.github.doubles import START

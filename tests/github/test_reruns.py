@@ -10,7 +10,7 @@ from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.refusals import OUTAGE_DELAY
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.interruptions import RerunOutcome
+from autoscaler.model.machines.interruptions import RerunOutcome
 from lab.github.settings import AnswerFault
 from lab.github.workflows import FIRST_JOB
 from tests.github.conftest import World, job_spec

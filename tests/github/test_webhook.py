@@ -16,7 +16,7 @@ from autoscaler.github.webhook import (
     verify_signature,
 )
 from autoscaler.model.events import JobObserved
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 
 # The same examples each time, also on a busy host.
 STEADY = settings(derandomize=True, deadline=None)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from autoscaler.github.jobs import Source, observe, read_job
 from autoscaler.github.webhook import parse_workflow_job
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.plan import Launch, ReadJob
-from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 

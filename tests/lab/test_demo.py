@@ -24,7 +24,7 @@ import pytest
 from rich.console import Console
 
 from autoscaler.model.catalogue import OperatingSystem
-from autoscaler.model.runners import Runner
+from autoscaler.model.jobs.runners import Runner
 from lab import host_check
 from lab.demo import DemoOptions, main
 from lab.machine_steps import read_steps

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from autoscaler.ledger.ledger import Ledger
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, Catalogue
 from autoscaler.model.changes import Record
-from autoscaler.model.demand import DemandClass
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import (
     JobId,
@@ -23,12 +21,14 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.launch_requests import LaunchRequest
+from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.operators import OperatorName
 from autoscaler.model.plan import Intent, Plan
-from autoscaler.model.runners import Runner, RunnerState
 from autoscaler.planner.planner import plan
 from tests.planner.fleets import EAST, apply_plan, catalogue, launched, next_name
 
@@ -218,9 +218,10 @@ class World:
         self.do(e.RunnerListening, runner)
         return runner
 
-    def ready(self, name: str = "c") -> RunnerName:
+    def ready(self, name: str = "c", sku: str = "gpu") -> RunnerName:
         """Launch a machine whose runner listens, and return the runner's name."""
-        return self.assignment(self.make_ready(1, name)[0])
+        demand = DemandClass("org:acme", "Default", (sku,), (SkuName(sku),))
+        return self.assignment(self.make_ready(1, name, sku)[0], demand)
 
     # --- the controller ---------------------------------------------------------------------------
 

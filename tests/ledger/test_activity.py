@@ -5,12 +5,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.ledger.activity import AccountActivity
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.activity import AccountActivity
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue
 

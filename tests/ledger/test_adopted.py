@@ -4,9 +4,9 @@ import dataclasses
 from typing import Any
 
 from autoscaler.model import events as e
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import Machine, MachineState
 from tests.ledger.builders import START, World, listed
 from tests.planner.fleets import EAST, launched
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.ledger.circuits import open_circuits, refused_image
+from autoscaler.ledger.failures.circuits import open_circuits, refused_image
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import boots_key, exits_key, launch_option_key, open_circuit
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import MachineId, SkuName
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import ExitReason, TerminationReason
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import ExitReason, TerminationReason
 from autoscaler.model.operator_holds import sku_target
 from tests.ledger.builders import ALICE, GPU, World
 from tests.planner.fleets import EAST, catalogue, sku

@@ -2,9 +2,9 @@
 
 import pytest
 
-from autoscaler.ledger.cooldowns import end_holds_of_launch
-from autoscaler.ledger.failure_counts import count_failure, end_hold
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.failures.cooldowns import end_holds_of_launch
+from autoscaler.ledger.failures.failure_counts import count_failure, end_hold
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.cooldowns import (
@@ -16,8 +16,8 @@ from autoscaler.model.cooldowns import (
     throttle_key,
     zone_key,
 )
-from autoscaler.model.failures import FailureClass
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.model.waiting import WaitCode
 from tests.ledger.builders import GPU, World, failure
 from tests.planner.fleets import EAST, catalogue, offering

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines.machine import Machine
 from autoscaler.model.prices import Price
 from tests.ledger.builders import World
 from tests.planner.fleets import EAST

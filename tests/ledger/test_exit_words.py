@@ -6,9 +6,9 @@ actions/runner's `run.sh` ends with 0 for failed jobs too, and a job with root c
 import pytest
 
 from autoscaler.model import events as e
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
-from autoscaler.model.runners import RunnerState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.machine import MachineState
 from tests.ledger.builders import World
 
 SAID = ["the runner exited with status 0", "the runner exited with status 7", "job: success", ""]

@@ -2,8 +2,8 @@
 
 from autoscaler.model import events as e
 from autoscaler.model import failed_launches
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, MachineId
+from autoscaler.model.machines.failures import FailureClass
 from tests.ledger.builders import World, failure
 
 

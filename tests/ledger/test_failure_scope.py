@@ -9,9 +9,9 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, Limits
-from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.failures import FailureClass, FailureScope
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.plan import Launch
 from tests.ledger.builders import WHY, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, offering, sku

@@ -2,7 +2,11 @@
 
 import pytest
 
-from autoscaler.ledger.operator_requests import evidence_of_life, refusal_of_adoption, unverified
+from autoscaler.ledger.machines.operator_requests import (
+    evidence_of_life,
+    refusal_of_adoption,
+    unverified,
+)
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
 from autoscaler.model.installations import MOST_FORMER, Installations

@@ -6,10 +6,10 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId
-from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.launch_requests import LaunchRequestState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.plan import Terminate
 from tests.ledger.builders import START, WHY, World, listed
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from autoscaler.model import events as e
 from autoscaler.model import failed_launches
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, MachineId
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import TerminationReason
 from tests.ledger.builders import START, WHY, World, listed
 
 NAME = "ci-0badcafe-c0-1"

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from autoscaler.ledger.interruptions import note_interruption
-from autoscaler.ledger.jobs import ABANDONED
-from autoscaler.ledger.reruns import ASK_AGAIN
+from autoscaler.ledger.jobs.reports import ABANDONED
+from autoscaler.ledger.machines.interruptions import note_interruption
+from autoscaler.ledger.machines.reruns import ASK_AGAIN
 from autoscaler.model import events as e
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, JobId, MachineId, RunnerName
-from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.operators import OperatorName
 from tests.ledger.builders import ALICE, START, World, listed
 from tests.ledger.test_history import each, event, reported

@@ -7,29 +7,29 @@ import pytest
 
 from autoscaler.ledger.job_holds import CHECKED_AT_ONCE
 from autoscaler.model import events as e
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import ExitReason, MachineState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import PASSED_OVER_AFTER, RunnerState
+from autoscaler.model.machines.machine import ExitReason, MachineState
 from autoscaler.model.plan import Launch, ReadJob
-from autoscaler.model.runners import PASSED_OVER_AFTER, RunnerState
 from tests.ledger.builders import GPU_CLASS, START, World, idle
 from tests.planner.fleets import catalogue, sku
 
 DAY = 86_400.0
 
 
-def leaves_unasked(world: World, name: str) -> str:
+def leaves_unasked(world: World, name: str, sku: str = "gpu") -> str:
     """A machine fetches its assignment, gets no known job, and exits after two minutes."""
-    runner = world.ready(name)
+    runner = world.ready(name, sku)
     world.now += 120
     world.do(e.MachineExited, world.runner(runner).machine, "no job came")
     return runner
 
 
-def leaves_idle(world: World, name: str) -> str:
+def leaves_idle(world: World, name: str, sku: str = "gpu") -> str:
     """Like `leaves_unasked`; then a read at GitHub shows the job as queued."""
-    runner = leaves_unasked(world, name)
+    runner = leaves_unasked(world, name, sku)
     for job in [job for job in world.state.jobs.values() if job.disputed]:
         world.observe(job.id, JobState.QUEUED, job.labels, read=True)
     return runner

@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.ledger.host_failures import AVOIDED, MOST_HOSTS, hosts_to_avoid, others_work
+from autoscaler.ledger.failures.host_failures import (
+    AVOIDED,
+    MOST_HOSTS,
+    hosts_to_avoid,
+    others_work,
+)
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import (
     active_cooldown,
@@ -13,8 +18,8 @@ from autoscaler.model.cooldowns import (
     launch_option_key,
     offering_key,
 )
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.model.plan import Launch
 from tests.ledger.builders import GPU, World
 from tests.planner.fleets import EAST

@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 
 from autoscaler.ledger.ledger import KEPT_FOR
-from autoscaler.ledger.reruns import (
+from autoscaler.ledger.machines.reruns import (
     ASK_AGAIN,
     GIVEN_UP_AFTER,
     SIBLINGS_AWAITED,
     due_reruns,
 )
 from autoscaler.model import events as e
-from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.catalogue import NO_RERUN, Catalogue
 from autoscaler.model.cooldowns import active_cooldown, offering_key
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, ProviderMachineId, RunnerName
-from autoscaler.model.interruptions import NO_RERUN, NoticeKind, RerunOutcome, RerunState
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import DAY, ExitReason, MachineState, TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome, RerunState
+from autoscaler.model.machines.machine import DAY, ExitReason, MachineState, TerminationReason
 from autoscaler.model.plan import Assign, Launch, Terminate
 from tests.ledger.builders import GPU, GPU_CLASS, World, listed
 from tests.planner.fleets import EAST, catalogue, sku

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from tests.ledger.builders import GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
 

@@ -1,6 +1,6 @@
 """A job's wait by stage: the stages of the machine that ran it, which add up to the wait."""
 
-from autoscaler.ledger.job_waits import wait_stages
+from autoscaler.ledger.jobs.job_waits import wait_stages
 from autoscaler.model import events as e
 from autoscaler.model.accounting import WaitStage
 from autoscaler.model.identifiers import MachineId

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from autoscaler.ledger.jobs import ABANDONED
+from autoscaler.ledger.jobs.reports import ABANDONED
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import JobId, RunnerName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.runners import RunnerState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import RunnerState
 from tests.ledger.builders import GPU, GPU_CLASS, START, World
 from tests.planner.fleets import catalogue, sku
 

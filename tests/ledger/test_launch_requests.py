@@ -7,10 +7,10 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, OperatingSystem, Sku
 from autoscaler.model.cooldowns import Cooldown, offering_key
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId
-from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.launch_requests import LaunchRequestState
+from autoscaler.model.machines.machine import MachineState
 from tests.ledger.builders import GPU, START, World, failure
 from tests.planner.fleets import catalogue, launched, offering, sku
 

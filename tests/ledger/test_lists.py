@@ -3,11 +3,11 @@
 import pytest
 
 from autoscaler.model import events as e
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from autoscaler.model.plan import ReadRunner, Terminate
-from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import GPU, START, World, listed
 from tests.planner.fleets import EAST
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.ledger.deadlines import SILENCE, TERMINATE_AGAIN
-from autoscaler.ledger.reruns import ASK_AGAIN, due_reruns
+from autoscaler.ledger.machines.deadlines import SILENCE, TERMINATE_AGAIN
+from autoscaler.ledger.machines.reruns import ASK_AGAIN, due_reruns
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import active_cooldown, offering_key
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
+from autoscaler.model.machines.failures import FailureClass, FailureScope
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import ExitReason, MachineState, TerminationReason
 from autoscaler.model.plan import Launch, Terminate
 from tests.ledger.builders import World
 from tests.ledger.test_interruptions import at_work, due, fails, notice, opted_in

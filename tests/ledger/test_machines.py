@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 
-from autoscaler.ledger.machine_states import move
+from autoscaler.ledger.machines.states import move
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Deadlines
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, SkuName
-from autoscaler.model.machines import MachineState
-from autoscaler.model.runners import RunnerState
+from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState
 from tests.ledger.builders import START, World
 from tests.planner.fleets import catalogue, sku
 

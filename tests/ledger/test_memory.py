@@ -5,15 +5,15 @@ from types import FrameType
 
 import pytest
 
-from autoscaler.ledger.class_cache import MOST_CLASSES
 from autoscaler.ledger.ledger import KEPT_FOR, PRUNED_AT_ONCE
-from autoscaler.ledger.state import kind_and_key
+from autoscaler.ledger.records.class_cache import MOST_CLASSES
+from autoscaler.ledger.records.state import kind_and_key
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId, SkuName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.unmatched import Unmatched
 from tests.ledger.builders import GPU, GPU_CLASS, START, WHY, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.ledger.operator_requests import unverified
+from autoscaler.ledger.machines.operator_requests import unverified
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.machines.machine import TerminationReason
 from tests.ledger.builders import World
 
 C0 = MachineId("c0")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.ledger import Ledger
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from tests.ledger.builders import World
 from tests.ledger.test_holds import held_jobs, leaves_idle
 from tests.planner.fleets import catalogue, sku

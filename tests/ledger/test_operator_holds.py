@@ -1,9 +1,9 @@
 """The rows of what operators hold: kept over a restart, noted in the history, and ended with the machine."""
 
 from autoscaler.model import events as e
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from autoscaler.model.operator_holds import (
     NO_END,
     WHOLE_FLEET,

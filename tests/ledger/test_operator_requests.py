@@ -2,9 +2,12 @@
 
 import pytest
 
-from autoscaler.ledger.operator_requests import evidence_of_life, refusal_of_adoption, unverified
+from autoscaler.ledger.machines.operator_requests import (
+    evidence_of_life,
+    refusal_of_adoption,
+    unverified,
+)
 from autoscaler.model import events as e
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     InstallationId,
     JobId,
@@ -14,10 +17,11 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.installations import Installations
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState, TerminationReason
+from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.plan import Terminate
-from autoscaler.model.unverified import UnverifiedMachine
 from tests.ledger.builders import ALICE, GPU, START, World, failure, listed
 from tests.planner.fleets import EAST
 

@@ -10,8 +10,8 @@ from autoscaler.model.cooldowns import (
     offering_key,
     sku_offering_key,
 )
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import SkuName
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.planner.placement import Headroom
 from autoscaler.planner.search import Search
 from tests.ledger.builders import GPU, World, failure

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from autoscaler.model import events as e
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, MachineId
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import ExitReason, MachineState, TerminationReason
 from tests.ledger.builders import World, failure
 from tests.planner.fleets import EAST
 

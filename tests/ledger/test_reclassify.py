@@ -7,7 +7,7 @@ from autoscaler.ledger.ledger import Ledger
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access, Catalogue
 from autoscaler.model.changes import Record
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 

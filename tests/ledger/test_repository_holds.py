@@ -7,14 +7,16 @@ import pytest
 
 from autoscaler.ledger.job_holds import GROUP_VALID
 from autoscaler.model import events as e
-from autoscaler.model.access import RunnerGroup
 from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.access import RunnerGroup
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.machine import ExitReason
+from autoscaler.model.operator_holds import HoldTarget, TargetKind
 from autoscaler.model.plan import Launch
 from autoscaler.model.run_origins import RunOrigin
 from autoscaler.model.waiting import WaitCode
-from tests.ledger.builders import GPU_CLASS, World
+from tests.ledger.builders import ALICE, GPU_CLASS, World
 from tests.ledger.test_holds import held_jobs, leaves_idle, serves_the_repository
 from tests.planner.fleets import catalogue, sku
 
@@ -270,3 +272,117 @@ def test_a_runner_that_was_idle_for_long_keeps_its_mark_when_it_gets_another_job
     world.after(180)
     world.observe(2, JobState.IN_PROGRESS, repository="acme/other", runner_name=runner)
     assert world.job(1).passed_over == (runner,)
+
+
+def test_a_repository_stays_on_hold_after_its_jobs_on_hold_were_cancelled() -> None:
+    world = World()
+    world.queue(*range(1, 11))
+    refuse(world, "a")
+    refuse(world, "b")
+    for job in range(1, 11):
+        world.completes(job)
+    planned = 0
+    for job in range(11, 311):
+        world.queue(job)
+        world.after(60)
+        if launches(world):
+            planned += 1
+            refuse(world, f"p{job}")
+        for held in tuple(held_jobs(world)):
+            world.completes(held)
+    assert 0 < planned <= 8, "probes after 10, 20 and 40 minutes, then every hour, in five hours"
+
+
+def three_skus() -> World:
+    return World(catalogue(sku(), sku("cpu"), sku("tpu", labels=("extra",))))
+
+
+@pytest.mark.parametrize("labels", [("cpu",), ("tpu",), ("tpu", "extra")])
+def test_other_labels_do_not_escape_the_hold_of_a_repository(labels: tuple[str, ...]) -> None:
+    world = three_skus()
+    world.queue(1)
+    world.queue(2, labels=labels)
+    refuse(world, "a")
+    refuse(world, "b")
+    world.queue(3, labels=labels)
+    assert sorted(held_jobs(world)) == [1, 2, 3]
+    world.observe(4, JobState.QUEUED, labels, repository="acme/other")
+    assert launches(world) == 1
+    world.after(600)
+    assert len(held_jobs(world)) == 2, "one at a time is retried, whatever its labels"
+
+
+def test_runners_of_all_labels_count_for_the_hold_of_a_repository() -> None:
+    world = three_skus()
+    world.queue(1, labels=("tpu",))
+    leaves_idle(world, "a", "tpu")
+    world.completes(1, labels=("tpu",))
+    world.queue(2)
+    refuse(world, "b")
+    world.queue(3, labels=("cpu",))
+    assert sorted(held_jobs(world)) == [2, 3]
+    assert launches(world) == 0
+
+
+def test_a_job_with_other_labels_that_starts_ends_the_hold_of_the_repository() -> None:
+    world = three_skus()
+    world.queue(1)
+    world.queue(2, labels=("cpu",))
+    leaves_idle(world, "a")
+    leaves_idle(world, "b")
+    assert sorted(held_jobs(world)) == [1, 2]
+    runner = world.ready("c", "tpu")
+    world.starts(3, runner, labels=("tpu",))
+    assert held_jobs(world) == [1], "its own labels were passed over: that has another reason"
+    world.queue(4, 5)
+    world.queue(6, labels=("cpu",))
+    assert held_jobs(world) == [1]
+
+
+def test_a_restart_keeps_the_hold_of_a_repository_of_which_no_job_waits() -> None:
+    world = World()
+    world.queue(1)
+    leaves_idle(world, "a")
+    leaves_idle(world, "b")
+    world.completes(1)
+    world.restart(10.0)
+    world.queue(2)
+    assert held_jobs(world) == [2]
+
+
+def test_an_operator_retries_a_repository_of_which_no_job_waits() -> None:
+    world = World()
+    world.queue(1)
+    leaves_idle(world, "a")
+    leaves_idle(world, "b")
+    world.completes(1)
+    world.do(e.RetriedByOperator, HoldTarget(TargetKind.FLEET, ""), ALICE)
+    world.queue(2)
+    world.after(1)
+    assert held_jobs(world) == []
+
+
+def test_a_changed_group_ends_the_hold_of_a_repository_of_which_no_job_waits() -> None:
+    world = World()
+    group = RunnerGroup("all", allows_public_repositories=True, restricted_to_workflows=True)
+    reads(world, group)
+    world.queue(1)
+    leaves_idle(world, "a")
+    leaves_idle(world, "b")
+    world.completes(1)
+    reads(world, replace(group, restricted_to_workflows=False))
+    world.queue(2)
+    assert held_jobs(world) == []
+
+
+def test_a_runner_that_could_not_connect_counts_for_no_repository() -> None:
+    world = World()
+    world.queue(1)
+    leaves_idle(world, "a")
+    runner = world.ready("b")
+    world.now += 120
+    machine = world.runner(runner).machine
+    world.do(e.MachineExited, machine, "no job came", ExitReason.NOT_CONNECTED)
+    world.completes(1)
+    world.queue(2)
+    assert held_jobs(world) == []

@@ -8,13 +8,13 @@ import pytest
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import LaunchRate, LaunchTokens, Rate, RegistrationRate
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId
-from autoscaler.model.jobs import JobState
-from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.launch_requests import LaunchRequestState
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from autoscaler.model.plan import Assign, DeregisterRunner, Launch, Terminate
-from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import GPU, GPU_CLASS, START, World
 from tests.planner.fleets import EAST, catalogue, launched, sku
 

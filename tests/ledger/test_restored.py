@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from autoscaler.ledger.unverified import (
+from autoscaler.ledger.machines.unverified import (
     closed_as_busy,
     needs_runner_list,
     polled_for_assignment,
@@ -14,8 +14,10 @@ from autoscaler.ledger.unverified import (
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Deadlines, Scope
 from autoscaler.model.identifiers import JobId, MachineId, RunnerName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
+from autoscaler.model.machines.unverified import UnverifiedReason
 from autoscaler.model.plan import (
     Assign,
     Intent,
@@ -25,8 +27,6 @@ from autoscaler.model.plan import (
     ReadRunner,
     Terminate,
 )
-from autoscaler.model.runners import RunnerState
-from autoscaler.model.unverified import UnverifiedReason
 from tests.ledger.builders import ALICE, START, World, listed
 from tests.planner.fleets import catalogue, sku
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.ledger.retries import holds_to_end
+from autoscaler.ledger.failures.retries import holds_to_end
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, LaunchOption, Offering
 from autoscaler.model.cooldowns import (
@@ -21,9 +21,9 @@ from autoscaler.model.cooldowns import (
     throttle_key,
     zone_key,
 )
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.operator_holds import (
     WHOLE_FLEET,
     HoldKind,

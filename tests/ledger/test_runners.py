@@ -4,15 +4,15 @@ import dataclasses
 
 import pytest
 
-from autoscaler.ledger.runners import registration_level
+from autoscaler.ledger.jobs.runners import registration_level
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import RegistrationRate
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.demand import DemandClass
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.machines import MachineState
-from autoscaler.model.runners import RunnerState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import MachineState
 from tests.ledger.builders import GPU, GPU_CLASS, START, World
 from tests.planner.fleets import catalogue
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from autoscaler.ledger.runs import MOST_RUNS, OUTSIDE_ACCESS
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.jobs.runs import MOST_RUNS, OUTSIDE_ACCESS
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access, Scope, Sku
 from autoscaler.model.identifiers import JobId, RunnerName
-from autoscaler.model.jobs import Admission, JobState
+from autoscaler.model.jobs.job import Admission, JobState
 from autoscaler.model.plan import Launch, ReadJob, ReadRun
 from autoscaler.model.run_origins import RunOrigin
 from autoscaler.model.waiting import WaitCode

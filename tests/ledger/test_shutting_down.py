@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.ledger.deadlines import TERMINATE_AGAIN
+from autoscaler.ledger.machines.deadlines import TERMINATE_AGAIN
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import active_cooldown, offering_key
-from autoscaler.model.failures import FailureClass
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from autoscaler.model.plan import Assign, Launch, Terminate
 from tests.ledger.builders import World
 from tests.planner.fleets import EAST

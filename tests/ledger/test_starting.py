@@ -4,18 +4,18 @@ from dataclasses import fields
 
 import pytest
 
-from autoscaler.ledger.reruns import GIVEN_UP_AFTER
+from autoscaler.ledger.machines.reruns import GIVEN_UP_AFTER
 from autoscaler.ledger.starting import AWAITED, BEFORE_THE_START, HAPPENED, TO_COME
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import Cooldown, boots_key
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId
-from autoscaler.model.interruptions import NoticeKind, Rerun
-from autoscaler.model.jobs import Job
-from autoscaler.model.launch_requests import REPEAT_WINDOW, LaunchRequest
-from autoscaler.model.machines import Machine, TerminationReason
+from autoscaler.model.jobs.job import Job
+from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind, Rerun
+from autoscaler.model.machines.launch_requests import REPEAT_WINDOW, LaunchRequest
+from autoscaler.model.machines.machine import Machine, TerminationReason
 from autoscaler.model.plan import DeregisterRunner, Launch, MarkUnverified, Terminate
-from autoscaler.model.runners import Runner
 from tests.ledger.builders import GPU, World, failure, idle, listed
 from tests.ledger.test_interruptions import at_work, notice, opted_in, vanish
 from tests.model.test_changes import PARTS

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.model.access import Excess, Finding, RunnerGroup, excesses
 from autoscaler.model.catalogue import Access, Scope
+from autoscaler.model.jobs.access import Excess, Finding, RunnerGroup, excesses
 from tests.planner.fleets import catalogue, sku
 
 KNOWN = ("acme/widgets", "acme/gadgets", "acme/secret")

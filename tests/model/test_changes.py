@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from autoscaler.model.changes import Record, copied
-from autoscaler.model.interruptions import Rerun
-from autoscaler.model.jobs import Job
-from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import (
+from autoscaler.model.jobs.job import Job
+from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.interruptions import Rerun
+from autoscaler.model.machines.launch_requests import LaunchRequest
+from autoscaler.model.machines.machine import (
     Interruption,
     Machine,
     Placement,
@@ -17,7 +18,6 @@ from autoscaler.model.machines import (
     Termination,
     WorkEvidence,
 )
-from autoscaler.model.runners import Runner
 
 PARTS: dict[str, type[Any]] = {
     "placement": Placement,

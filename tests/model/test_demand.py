@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from autoscaler.model.catalogue import Access, Catalogue, Scope, Sku
-from autoscaler.model.demand import DemandClass, classify, normalise_labels, scope_of, serves
 from autoscaler.model.identifiers import SkuName
+from autoscaler.model.jobs.demand import DemandClass, classify, normalise_labels, scope_of, serves
 from tests.planner.fleets import catalogue, sku
 
 REPO = "acme/widgets"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import autoscaler.agent
-from autoscaler.model.failures import HARDWARE_CHECKS, HEALTH_CHECKS
+from autoscaler.model.machines.failures import HARDWARE_CHECKS, HEALTH_CHECKS
 
 AGENT = Path(autoscaler.agent.__file__).parent
 REPORTERS = {"Check", "DriverFailure", "_nvidia_log", "run", "verdict"}
@@ -35,11 +35,11 @@ def _names(node: ast.AST, file: str) -> Iterator[str]:
             yield from _texts(first)
     elif (
         isinstance(node, ast.For)
-        and file == "health_checks"
+        and file == "checks/machine.py"
         and getattr(node.target, "id", "") == "name"
     ):
         yield from _texts(node.iter)
-    elif isinstance(node, ast.Assign) and file.startswith("driver"):
+    elif isinstance(node, ast.Assign) and file.startswith("driver/"):
         for target in node.targets:
             pairs = [(target, node.value)]
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
@@ -52,9 +52,9 @@ def _names(node: ast.AST, file: str) -> Iterator[str]:
 def test_the_list_of_health_checks_is_that_of_the_agent() -> None:
     found = {
         name
-        for file in sorted(AGENT.glob("*.py"))
+        for file in sorted(AGENT.rglob("*.py"))
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        for name in _names(node, file.stem)
+        for name in _names(node, str(file.relative_to(AGENT)))
     }
     assert found | {"other"} == set(HEALTH_CHECKS)
     assert set(HEALTH_CHECKS) >= HARDWARE_CHECKS

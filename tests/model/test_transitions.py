@@ -4,22 +4,10 @@ import pytest
 
 from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, MachineId, ProviderMachineId, RunnerName
 from autoscaler.model.installations import Installations
-from autoscaler.model.jobs import JOB_TRANSITIONS, Job, JobState
-from autoscaler.model.launch_requests import (
-    LAUNCH_REQUEST_TRANSITIONS,
-    REPEAT_WINDOW,
-    LaunchRequestState,
-)
-from autoscaler.model.machines import (
-    BOOTING_STATES,
-    LIVE_STATES,
-    MACHINE_TRANSITIONS,
-    MachineState,
-)
-from autoscaler.model.runners import (
+from autoscaler.model.jobs.job import JOB_TRANSITIONS, Job, JobState
+from autoscaler.model.jobs.runners import (
     IDLE_STATES,
     INSTALLATION_ID,
     MAX_ASSIGNMENTS,
@@ -30,6 +18,18 @@ from autoscaler.model.runners import (
     machine_in_name,
     runner_name,
     runner_names,
+)
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.launch_requests import (
+    LAUNCH_REQUEST_TRANSITIONS,
+    REPEAT_WINDOW,
+    LaunchRequestState,
+)
+from autoscaler.model.machines.machine import (
+    BOOTING_STATES,
+    LIVE_STATES,
+    MACHINE_TRANSITIONS,
+    MachineState,
 )
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue

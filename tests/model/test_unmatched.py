@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autoscaler.model.catalogue import Access, Catalogue, Scope
-from autoscaler.model.demand import classify
+from autoscaler.model.jobs.demand import classify
 from autoscaler.model.unmatched import Unmatched, close_label, nearest_sku, why_unmatched
 from tests.planner.fleets import catalogue, sku
 

@@ -3,9 +3,13 @@
 import pytest
 
 from autoscaler.model import events as e
-from autoscaler.model.evidence import READY_TRUSTED_FOR, SHOWN_AT_GITHUB_WITHIN, StartEvidence
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.unverified import UnverifiedReason
+from autoscaler.model.machines.evidence import (
+    READY_TRUSTED_FOR,
+    SHOWN_AT_GITHUB_WITHIN,
+    StartEvidence,
+)
+from autoscaler.model.machines.unverified import UnverifiedReason
 from tests.ledger.builders import START, World
 
 C0 = MachineId("c0")

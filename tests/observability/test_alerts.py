@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from autoscaler.cli import commands
-from autoscaler.ledger.cooldowns import FAILED_MACHINES
+from autoscaler.ledger.failures.cooldowns import FAILED_MACHINES
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.model.waiting import WaitCode

@@ -11,18 +11,18 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
-from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
-from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
-from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.jobs import Admission
-from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
+from autoscaler.model.jobs.access import OUTSIDE_ACCESS_REASONS
+from autoscaler.model.jobs.job import Admission
+from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.failures import HEALTH_CHECKS, FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
+from autoscaler.model.machines.machine import ExitReason, MachineState, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
-from autoscaler.model.runners import RunnerState
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode
 from autoscaler.observability.labels import OTHER, BoundedLabel

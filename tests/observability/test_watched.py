@@ -8,7 +8,7 @@ from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.accounting import MachineUse
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import ProviderName, SkuName
-from autoscaler.model.machines import ExitReason, MachineState
+from autoscaler.model.machines.machine import ExitReason, MachineState
 from autoscaler.observability.alert_rules import WEBHOOK_LATE_BY, AlertParameters, alert_rules
 from autoscaler.observability.alerting import span
 from autoscaler.observability.watched import (

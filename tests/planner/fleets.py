@@ -26,7 +26,8 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.installations import Installations
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import runner_name
 from autoscaler.model.plan import (
     Assign,
     CancelLaunchRequest,
@@ -41,7 +42,6 @@ from autoscaler.model.plan import (
     ResendLaunchRequest,
     Terminate,
 )
-from autoscaler.model.runners import runner_name
 
 EAST = ProviderName("east")
 UNLIMITED = RegistrationRate(burst=10**9, per_second=1e9)

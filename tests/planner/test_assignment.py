@@ -6,10 +6,10 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import RegistrationRate, Scope
-from autoscaler.model.demand import DemandClass
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.plan import Assign, DeregisterRunner, Launch, Terminate
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku

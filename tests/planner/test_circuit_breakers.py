@@ -4,14 +4,14 @@ import dataclasses
 
 import pytest
 
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, IdlePolicy, LaunchOption, Offering
 from autoscaler.model.cooldowns import boots_key, exits_key, launch_option_key, open_circuit
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, ProviderName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import ExitReason, MachineState, TerminationReason
 from autoscaler.model.plan import Launch
 from autoscaler.model.waiting import WaitCode
 from autoscaler.planner.circuit_breakers import CircuitBreakers

@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 
 from autoscaler.model.catalogue import Catalogue, RegistrationRate, Scope
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import SkuName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import JobState
 from autoscaler.model.plan import Assign, DeregisterRunner, Launch
 from autoscaler.planner.matching import Supply, SupplyKind, match
 from tests.ledger.builders import GPU, World

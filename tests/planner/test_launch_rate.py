@@ -6,8 +6,8 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, Catalogue, LaunchRate, LaunchTokens, Rate
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.plan import CancelLaunchRequest, Launch, ResendLaunchRequest
 from tests.ledger.builders import START, World, failure
 from tests.planner.fleets import EAST, catalogue, offering, sku

@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import LaunchRequestId, MachineId
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from autoscaler.model.plan import ReadRunner, ResendLaunchRequest, Terminate
 from tests.ledger.builders import START, World
 from tests.planner.fleets import catalogue, sku

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import SkuName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import JobState
 from autoscaler.planner.classes import Covering
 from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, ready_minimum_class
 from tests.ledger.builders import World

@@ -7,7 +7,7 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import IdlePolicy
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from autoscaler.model.operator_holds import (
     WHOLE_FLEET,
     HoldKind,

@@ -9,7 +9,7 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue, OperatingSystem, RegistrationRate
 from autoscaler.model.identifiers import MachineId, SkuName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.model.plan import Launch
 from autoscaler.planner.flow import Flow, Path
 from autoscaler.planner.matching import Matching, Supply, SupplyKind

@@ -7,8 +7,8 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import RegistrationRate
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.launch_requests import LaunchRequestState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.plan import Assign, CancelLaunchRequest, DeregisterRunner, Launch, Terminate
 from tests.ledger.builders import GPU, START, World
 from tests.planner.fleets import catalogue

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from autoscaler.ledger.ledger import Ledger
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import (
     CapacityType,
@@ -24,11 +24,12 @@ from autoscaler.model.catalogue import (
 )
 from autoscaler.model.changes import Record
 from autoscaler.model.cooldowns import Cooldown, boots_key, exits_key, launch_option_key
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, MachineId, ProviderMachineId, RunnerName, SkuName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import (
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.machine import (
     KEPT_IN_QUARANTINE,
     Machine,
     MachineState,
@@ -47,7 +48,6 @@ from autoscaler.model.operator_holds import (
     sku_target,
 )
 from autoscaler.model.plan import Assign, CancelLaunchRequest, Launch, Plan, Terminate
-from autoscaler.model.runners import RunnerState
 from autoscaler.planner.planner import plan
 from tests.ledger.builders import ALICE
 from tests.planner.fleets import EAST, apply_plan, catalogue, offering, queued, sku

@@ -5,7 +5,7 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, IdlePolicy, Limits, ScheduledMinimum
 from autoscaler.model.identifiers import LaunchRequestId, MachineId
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.model.plan import Assign, CancelLaunchRequest, Launch, Terminate
 from tests.ledger.builders import GPU, START, World
 from tests.planner.fleets import EAST, catalogue, offering, sku

@@ -6,9 +6,9 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import IdlePolicy, Limits
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, MachineId, RunnerName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.plan import Assign, DeregisterRunner, Launch, Terminate
 from tests.ledger.builders import World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku

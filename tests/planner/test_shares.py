@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.model.catalogue import Limits, Sku
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import SkuName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import JobState
 from autoscaler.model.plan import Assign, Launch
 from autoscaler.planner.shares import filled
 from tests.ledger.builders import GPU, GPU_CLASS, World

@@ -6,9 +6,9 @@ from autoscaler.model import events as e
 from autoscaler.model.catalogue import RegistrationRate
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId, ProviderMachineId
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.model.plan import (
     Assign,
     Launch,

@@ -13,8 +13,8 @@ from autoscaler.model.cooldowns import (
     offering_key,
     throttle_key,
 )
-from autoscaler.model.failures import FailureClass
-from autoscaler.model.jobs import Admission
+from autoscaler.model.jobs.job import Admission
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.waiting import WaitCode, WaitReason
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import EAST, catalogue, offering, sku

@@ -2,13 +2,13 @@
 
 import pytest
 
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Limits, RegistrationRate
-from autoscaler.model.demand import DemandClass
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, SkuName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.plan import Assign
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
 from autoscaler.planner.waiting import not_assigned

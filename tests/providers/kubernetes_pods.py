@@ -8,7 +8,7 @@ from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import Architecture, CapacityType
 from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.providers.kubernetes.manifests import named_pod, pod_template
+from autoscaler.providers.kubernetes.manifest.pod import named_pod, pod_template
 from autoscaler.providers.kubernetes.settings import (
     Accelerator,
     KubernetesSettings,

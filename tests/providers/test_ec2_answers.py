@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from autoscaler.model.events import LaunchFailure
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.answers import launch_answer
 from autoscaler.providers.ec2.calls import MeteredApi
 from autoscaler.providers.ec2.resources import Resources

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, SkuName
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.canary import sku_for
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.requests import template_of

@@ -5,8 +5,8 @@ import base64
 import pytest
 
 from autoscaler.controller.ports.provider import MOST_CONSOLE, OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.provider import Ec2Provider
 from tests.providers.contract import MakeOrder
 from tests.providers.ec2_front import Ec2Front, Reply

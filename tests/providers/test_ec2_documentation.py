@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from autoscaler.ledger.failure_counts import BACKOFFS
-from autoscaler.model.failures import FailureClass
+from autoscaler.ledger.failures.failure_counts import BACKOFFS
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.errors import MEANINGS, Meaning
 from autoscaler.providers.ec2.notices import PARSERS
 from autoscaler.providers.ec2.operations import OPERATIONS

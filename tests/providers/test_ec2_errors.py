@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.providers.ec2.errors import (
     MEANINGS,
     Meaning,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.hints import hint
 from tests.config.fleet_file import Folder, changed
 from tests.patience import PATIENCE

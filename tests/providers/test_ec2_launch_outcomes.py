@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.events import LaunchFailure
-from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.requests import template_of
 from tests.providers.contract import MakeOrder, listed

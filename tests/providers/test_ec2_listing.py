@@ -8,9 +8,9 @@ import pytest
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import MachineId, ProviderMachineId
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.machines.failures import FailureClass, FailureScope
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from autoscaler.providers.ec2.account_operations import describe_images
 from autoscaler.providers.ec2.answers import listed_machine
 from autoscaler.providers.ec2.machine_operations import describe_instances

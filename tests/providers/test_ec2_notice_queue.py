@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.failures import FailureClass
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.ec2.calls import MeteredApi
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.notice_queue import MOST_RECEIVES, Ec2NoticeQueue

@@ -7,7 +7,7 @@ import pytest
 
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.model.identifiers import ProviderMachineId
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.ec2.notices import MAX_MACHINES, PoisonError, parse_notice
 from autoscaler.providers.ec2.rows import MAX_BODY
 

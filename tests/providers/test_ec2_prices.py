@@ -11,7 +11,7 @@ import pytest
 from autoscaler.controller.ports.prices import PriceAnswer
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.prices import Price, PriceSource
 from autoscaler.providers.ec2.instance_types import (
     ELSEWHERE,

@@ -10,9 +10,9 @@ import pytest
 
 from autoscaler.controller.ports.provider import ProofRefusedError, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2 import provider as provider_module
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.instance_types import InstanceTypeError

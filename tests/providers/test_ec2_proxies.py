@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.proxies import keep_metadata_direct
 from tests.connect_proxy import connect_proxy

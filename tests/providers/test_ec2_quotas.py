@@ -8,8 +8,8 @@ import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.readings import Reading
 from autoscaler.providers.ec2.account_limits import AccountLimits

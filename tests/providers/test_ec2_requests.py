@@ -9,9 +9,9 @@ import pytest
 
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem, Rate
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.efa import ORDINARY_FIRST_CARD
 from autoscaler.providers.ec2.networking import network
 from autoscaler.providers.ec2.requests import (

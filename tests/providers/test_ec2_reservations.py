@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.account_operations import describe_capacity_reservations
 from autoscaler.providers.ec2.answers import listed_machine
 from autoscaler.providers.ec2.provider import Ec2Provider

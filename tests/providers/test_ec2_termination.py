@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.termination import BATCH, terminate_machines
 from tests.providers.doubles import ScriptedApi
 

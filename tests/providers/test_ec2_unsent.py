@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.settings import Timeouts
 from tests.patience import PATIENCE

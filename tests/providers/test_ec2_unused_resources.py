@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId
 from autoscaler.model.installations import Installations
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.requests import template_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.providers.kubernetes.accelerator_script import check_command
+from autoscaler.providers.kubernetes.manifest.accelerator_script import check_command
 from autoscaler.providers.kubernetes.settings import AcceleratorCheck
 
 SHELLS = ("dash", "bash")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.providers.kubernetes.avoided_nodes import HOSTNAME
-from autoscaler.providers.kubernetes.node_affinity import admits
-from autoscaler.providers.kubernetes.requests import launch_text
+from autoscaler.providers.kubernetes.capacity.node_affinity import admits
+from autoscaler.providers.kubernetes.launching import launch_text
+from autoscaler.providers.kubernetes.manifest.avoided_nodes import HOSTNAME
 from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_settings
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -10,10 +10,10 @@ from autoscaler.model import events as e
 from autoscaler.model.catalogue import Architecture, CapacityType, LaunchOption
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.plan import Launch
-from autoscaler.providers.kubernetes.answers import offering
-from autoscaler.providers.kubernetes.capacity import Usage, free_units, known_of
-from autoscaler.providers.kubernetes.quantities import quantity
+from autoscaler.providers.kubernetes.capacity.accelerators import Usage, free_units, known_of
+from autoscaler.providers.kubernetes.listing.machines import offering
 from autoscaler.providers.kubernetes.settings import Accelerator, KubernetesSettings
+from autoscaler.providers.kubernetes.values.quantities import quantity
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 from tests.providers.kubernetes_pods import OPTION, make_pod, make_settings

@@ -16,23 +16,22 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from autoscaler.controller.console_reader import PATIENCE
+from autoscaler.controller.machines.console import PATIENCE
 from autoscaler.controller.ports.provider import (
     MOST_CONSOLE,
     OutcomeUnknownError,
     ProviderError,
 )
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
-from autoscaler.providers.kubernetes.client import ACCEPT, METADATA, KubernetesApi
-from autoscaler.providers.kubernetes.credentials import new_client
-from autoscaler.providers.kubernetes.launching import launch_pods
-from autoscaler.providers.kubernetes.listing import list_pods
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.providers.kubernetes.api.client import ACCEPT, METADATA, KubernetesApi
+from autoscaler.providers.kubernetes.api.credentials import new_client
+from autoscaler.providers.kubernetes.launching import launch_pods, launch_text
+from autoscaler.providers.kubernetes.listing.pods import list_pods
 from autoscaler.providers.kubernetes.logs import LOGS_WITHIN, pod_logs
+from autoscaler.providers.kubernetes.notices.watch import PodWatch
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from autoscaler.providers.kubernetes.requests import launch_text
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
-from autoscaler.providers.kubernetes.watch import PodWatch
 from tests.providers.doubles import ManualClock, RememberingTelemetry
 from tests.providers.kubernetes_pods import make_order, make_pod, make_settings
 

@@ -10,21 +10,19 @@ import pytest
 
 from autoscaler.controller.ports.provider import ProofRefusedError
 from autoscaler.model.identifiers import LaunchRequestId
-from autoscaler.providers.kubernetes.container_modes import (
+from autoscaler.providers.kubernetes.configuration import job_container
+from autoscaler.providers.kubernetes.identity.ownership import MAX_NAME, pod_names
+from autoscaler.providers.kubernetes.identity.tokens import reviewed_pod
+from autoscaler.providers.kubernetes.listing.statuses import pod_state
+from autoscaler.providers.kubernetes.manifest.container_modes import (
     API_ACCESS_FOLDER,
     HOOKS,
     HOOKS_WITHOUT_VOLUME,
-    ContainerHooks,
-    ContainerMode,
-    DockerInDocker,
 )
-from autoscaler.providers.kubernetes.identity import reviewed_pod
-from autoscaler.providers.kubernetes.job_containers import job_container
-from autoscaler.providers.kubernetes.manifests import pod_template
-from autoscaler.providers.kubernetes.overlay import OverlayError
-from autoscaler.providers.kubernetes.ownership import MAX_NAME, pod_names
+from autoscaler.providers.kubernetes.manifest.overlay import OverlayError
+from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.provider import LARGEST_REQUEST
-from autoscaler.providers.kubernetes.statuses import pod_state
+from autoscaler.providers.kubernetes.settings import ContainerHooks, ContainerMode, DockerInDocker
 from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_pod, make_settings
 
 DOCKER = DockerInDocker("docker:29.7.2-dind-rootless", {"cpu": "2", "memory": "8Gi"})

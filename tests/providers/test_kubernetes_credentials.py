@@ -18,9 +18,9 @@ from aiohttp.test_utils import TestServer
 from autoscaler.app.preflight import load_for_service
 from autoscaler.config.provider_kind import OnlineCheck
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.providers.kubernetes.client import KubernetesApi
-from autoscaler.providers.kubernetes.credentials import new_client
-from autoscaler.providers.kubernetes.errors import HINTS
+from autoscaler.providers.kubernetes.api.client import KubernetesApi
+from autoscaler.providers.kubernetes.api.credentials import new_client
+from autoscaler.providers.kubernetes.api.errors import HINTS
 from autoscaler.providers.kubernetes.kind import KubernetesKind
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from tests.config.fleet_file import Folder, pods

@@ -4,8 +4,8 @@ import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.events import LaunchFailure
-from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.providers.kubernetes.errors import (
+from autoscaler.model.machines.failures import FailureClass, FailureScope
+from autoscaler.providers.kubernetes.api.errors import (
     CODES,
     HINTS,
     MAX_RETRY_AFTER,

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from autoscaler.controller.ports.provider import ProofRefusedError
-from autoscaler.providers.kubernetes.identity import (
+from autoscaler.providers.kubernetes.identity.ownership import PodIdentity, identity_of
+from autoscaler.providers.kubernetes.identity.tokens import (
     NODE_NAME,
     POD_NAME,
     POD_UID,
     reviewed_node,
     reviewed_pod,
 )
-from autoscaler.providers.kubernetes.ownership import PodIdentity, identity_of
 from tests.providers.kubernetes_pods import make_settings
 
 UID = "4b3f0a1e-0000-4000-8000-000000000001"

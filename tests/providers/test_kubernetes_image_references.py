@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.providers.kubernetes.image_references import is_image_reference
+from autoscaler.providers.kubernetes.values.image_references import is_image_reference
 
 DIGEST = "sha256:" + "0a" * 32
 

@@ -7,14 +7,18 @@ from typing import Any
 import pytest
 
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.kubernetes import ownership
-from autoscaler.providers.kubernetes.answers import offering, quota_usage
-from autoscaler.providers.kubernetes.capacity import Usage, free_units, known_of
-from autoscaler.providers.kubernetes.container_modes import ContainerHooks
-from autoscaler.providers.kubernetes.manifests import named_pod, pod_template
-from autoscaler.providers.kubernetes.overlay import OverlayError
-from autoscaler.providers.kubernetes.settings import Accelerator, AcceleratorCheck, PodOption
-from autoscaler.providers.kubernetes.visible_gpus import VARIABLE
+from autoscaler.providers.kubernetes.capacity.accelerators import Usage, free_units, known_of
+from autoscaler.providers.kubernetes.identity import ownership
+from autoscaler.providers.kubernetes.listing.machines import offering, quota_usage
+from autoscaler.providers.kubernetes.manifest.overlay import OverlayError
+from autoscaler.providers.kubernetes.manifest.pod import named_pod, pod_template
+from autoscaler.providers.kubernetes.manifest.visible_gpus import VARIABLE
+from autoscaler.providers.kubernetes.settings import (
+    Accelerator,
+    AcceleratorCheck,
+    ContainerHooks,
+    PodOption,
+)
 from tests.providers.container_hooks import TEMPLATE, file_of, job_pod, step_pod, variables
 from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_settings
 from tests.providers.test_kubernetes_capacity import KEY, node, pod

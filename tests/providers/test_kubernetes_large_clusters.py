@@ -7,8 +7,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from autoscaler.providers.kubernetes.listing import PAGE, list_pods
-from autoscaler.providers.kubernetes.watch import PodWatch
+from autoscaler.providers.kubernetes.listing.pods import PAGE, list_pods
+from autoscaler.providers.kubernetes.notices.watch import PodWatch
 from tests.providers.kubernetes_pods import make_pod, make_settings
 from tests.providers.test_kubernetes_capacity import KEY, node
 from tests.providers.test_kubernetes_requests import RecordingApi, make_provider

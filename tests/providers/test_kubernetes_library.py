@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.providers.kubernetes import library
-from autoscaler.providers.kubernetes.credentials import new_client
+from autoscaler.providers.kubernetes.api import library
+from autoscaler.providers.kubernetes.api.credentials import new_client
 from tests.providers.kubernetes_pods import make_settings
 
 

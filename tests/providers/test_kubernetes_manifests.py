@@ -9,10 +9,10 @@ import pytest
 
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.catalogue import Architecture
-from autoscaler.model.failures import FailureClass
-from autoscaler.providers.kubernetes.manifests import pod_template
-from autoscaler.providers.kubernetes.overlay import OverlayError, merged
-from autoscaler.providers.kubernetes.requests import launch_text, request_of
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.providers.kubernetes.launching import launch_text, request_of
+from autoscaler.providers.kubernetes.manifest.overlay import OverlayError, merged
+from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from tests.providers.kubernetes_pods import CPU_OPTION, OPTION, SKU, make_order, make_settings
 from tests.providers.pod_security_cases import sidecar
 

@@ -10,13 +10,13 @@ import pytest
 
 from autoscaler.controller.ports.notices import Message, Notice
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.providers.kubernetes import ownership
-from autoscaler.providers.kubernetes.answers import identity
-from autoscaler.providers.kubernetes.notices import PodNotices
-from autoscaler.providers.kubernetes.observed_api import ObservedApi
-from autoscaler.providers.kubernetes.watch import Change
+from autoscaler.model.machines.failures import FailureClass, FailureScope
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.providers.kubernetes.identity import ownership
+from autoscaler.providers.kubernetes.listing.machines import identity
+from autoscaler.providers.kubernetes.notices.observed_api import ObservedApi
+from autoscaler.providers.kubernetes.notices.queue import PodNotices
+from autoscaler.providers.kubernetes.notices.watch import Change
 from tests.patience import PATIENCE
 from tests.providers.doubles import ManualClock
 from tests.providers.kubernetes_pods import make_pod, make_settings

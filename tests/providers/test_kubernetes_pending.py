@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 
-from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.providers.kubernetes.answers import identity, listed_machine
-from autoscaler.providers.kubernetes.pending import SET_UP_TIMEOUT, START_TIMEOUT, PendingPods
+from autoscaler.model.machines.failures import FailureClass, FailureScope
+from autoscaler.providers.kubernetes.listing.machines import identity, listed_machine
+from autoscaler.providers.kubernetes.listing.pending import (
+    SET_UP_TIMEOUT,
+    START_TIMEOUT,
+    PendingPods,
+)
 from tests.providers.doubles import ManualClock
 from tests.providers.kubernetes_pods import make_pod, make_settings
 

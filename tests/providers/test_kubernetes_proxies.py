@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.providers.kubernetes.credentials import environment_proxy, new_client
+from autoscaler.providers.kubernetes.api.credentials import environment_proxy, new_client
 from tests.providers.kubernetes_pods import make_settings
 
 PROXY = "http://proxy.example:3128"

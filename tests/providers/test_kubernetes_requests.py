@@ -11,24 +11,23 @@ from typing import Any
 import pytest
 
 from autoscaler.controller.ports.provider import LaunchOrder, OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     InstallationId,
     LaunchRequestId,
     ProviderMachineId,
     SkuName,
 )
-from autoscaler.providers.kubernetes import ownership, paths
-from autoscaler.providers.kubernetes.container_modes import ContainerHooks
-from autoscaler.providers.kubernetes.errors import FORBIDDEN, NOT_READY
-from autoscaler.providers.kubernetes.hook_pods import delete_left_pods
-from autoscaler.providers.kubernetes.identity import POD_NAME, POD_UID, verify_token
-from autoscaler.providers.kubernetes.launching import dry_run, launch_pods
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.providers.kubernetes.api import paths
+from autoscaler.providers.kubernetes.api.errors import FORBIDDEN, NOT_READY
+from autoscaler.providers.kubernetes.deletion import delete_left_pods
+from autoscaler.providers.kubernetes.identity import ownership
+from autoscaler.providers.kubernetes.identity.tokens import POD_NAME, POD_UID, verify_token
+from autoscaler.providers.kubernetes.launching import dry_run, launch_pods, launch_text
+from autoscaler.providers.kubernetes.notices.watch import WATCH_SECONDS, PodWatch
 from autoscaler.providers.kubernetes.protection import protect_pod
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from autoscaler.providers.kubernetes.requests import launch_text
-from autoscaler.providers.kubernetes.settings import KubernetesSettings
-from autoscaler.providers.kubernetes.watch import WATCH_SECONDS, PodWatch
+from autoscaler.providers.kubernetes.settings import ContainerHooks, KubernetesSettings
 from tests.providers.doubles import ManualClock, RememberingTelemetry
 from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_pod, make_settings
 

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.controller.ports.provider import LaunchOrder
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.invariants import Invariants

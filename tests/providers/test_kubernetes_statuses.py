@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.providers.kubernetes.answers import (
+from autoscaler.model.machines.failures import FailureClass, FailureScope
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.providers.kubernetes.listing.machines import (
     disruption_notice,
     listed_machine,
     offering,

@@ -4,7 +4,7 @@ import string
 
 import pytest
 
-from autoscaler.providers.kubernetes.texts import without_middle
+from autoscaler.providers.kubernetes.api.texts import without_middle
 
 TEXT = string.ascii_letters * 10
 

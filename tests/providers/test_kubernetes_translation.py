@@ -14,14 +14,16 @@ from autoscaler.controller.ports.provider import ProviderContext
 from autoscaler.model.catalogue import Architecture
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.providers.kubernetes.container_modes import (
+from autoscaler.providers.kubernetes.manifest.pod import pod_template
+from autoscaler.providers.kubernetes.provider import KubernetesProvider
+from autoscaler.providers.kubernetes.settings import (
+    Accelerator,
     ContainerHooks,
     ContainerMode,
     DockerInDocker,
+    KubernetesSettings,
+    PodOption,
 )
-from autoscaler.providers.kubernetes.manifests import pod_template
-from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from autoscaler.providers.kubernetes.settings import Accelerator, KubernetesSettings, PodOption
 from autoscaler.providers.kubernetes.translation import VENDOR_RESOURCES, kubernetes_settings
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder

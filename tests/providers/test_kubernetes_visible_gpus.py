@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from autoscaler.providers.kubernetes.container_modes import ContainerHooks, DockerInDocker
-from autoscaler.providers.kubernetes.manifests import pod_template
-from autoscaler.providers.kubernetes.overlay import OverlayError
-from autoscaler.providers.kubernetes.settings import Accelerator
-from autoscaler.providers.kubernetes.visible_gpus import VARIABLE
+from autoscaler.providers.kubernetes.manifest.overlay import OverlayError
+from autoscaler.providers.kubernetes.manifest.pod import pod_template
+from autoscaler.providers.kubernetes.manifest.visible_gpus import VARIABLE
+from autoscaler.providers.kubernetes.settings import Accelerator, ContainerHooks, DockerInDocker
 from tests.providers.kubernetes_pods import OPTION, make_order, make_settings
 from tests.providers.pod_security_cases import sidecar
 

@@ -7,7 +7,7 @@ from autoscaler.controller.ports.fleet_queries import UnknownRecordError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, SkuName
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.views import grid, jobs, machines
 from autoscaler.views.cost import CostView, Spent, cost

@@ -19,7 +19,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
     Seconds,
 )
-from autoscaler.model.machines import ExitReason
+from autoscaler.model.machines.machine import ExitReason
 from autoscaler.server.webhook import Accept
 
 NONCE = "0f" * 32

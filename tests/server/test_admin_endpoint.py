@@ -36,8 +36,8 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
+from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.operators import Operator, OperatorName, Role
-from autoscaler.model.unverified import UnverifiedMachine
 from autoscaler.server.admin import MAX_FILE_BYTES, MAX_MACHINES, PLAN_TIMEOUT, AdminEndpoint
 from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.refusal_log import LINES

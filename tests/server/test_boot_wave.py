@@ -67,7 +67,7 @@ async def test_a_boot_wave_is_answered_although_foreign_instances_attest_endless
         machine.placement.launch_time = ""  # each needs the next listing
     asking = [asyncio.create_task(ask(number)) for number in range(STRANGERS)]
     await asyncio.sleep(1.0)
-    watching = asyncio.create_task(controller.poller.run())
+    watching = asyncio.create_task(controller.run_tasks())
     answers = Counter(await asyncio.gather(*(attest(endpoint, agent.instance) for agent in agents)))
     assert answers == {200: WAVE}
     assert set(received) == {503}

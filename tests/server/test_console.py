@@ -18,7 +18,7 @@ from autoscaler.model import events as e
 from autoscaler.model.accounting import MachineUse
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, MachineId
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.model.operator_holds import HoldKind, machine_target
 from autoscaler.model.operators import Role
 from autoscaler.server.console import ConsoleEndpoint

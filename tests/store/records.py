@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import (
     JobId,
     LaunchRequestId,
@@ -19,12 +18,13 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
-from autoscaler.model.interruptions import Rerun, RerunOutcome, RerunState
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import Machine, MachineState, Placement
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.interruptions import Rerun, RerunOutcome, RerunState
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.machine import Machine, MachineState, Placement
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.runners import Runner, RunnerState
 
 # Surrogates included: GitHub's JSON can hold lone ones.
 _TEXT = st.text(st.characters(exclude_categories=()), max_size=12)

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, NullPool, create_engine
 
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.jobs import Admission, Job, JobState
-from autoscaler.model.machines import Machine
+from autoscaler.model.jobs.job import Admission, Job, JobState
+from autoscaler.model.machines.machine import Machine
 from autoscaler.store.codec import CorruptRecordError, decode, encode
 from autoscaler.store.schema import _config
 from autoscaler.store.statements import read_rows_of

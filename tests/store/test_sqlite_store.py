@@ -20,14 +20,14 @@ from autoscaler.controller.ports.store import (
     Store,
     StoreError,
 )
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, JobId
 from autoscaler.model.installations import Installations
-from autoscaler.model.interruptions import RerunState
-from autoscaler.model.jobs import JobState
-from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import DAY, MachineState
-from autoscaler.model.runners import RunnerState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import RerunState
+from autoscaler.model.machines.launch_requests import LaunchRequestState
+from autoscaler.model.machines.machine import DAY, MachineState
 from autoscaler.store import statements
 from autoscaler.store.pruning import LOOK_AT_ONCE, START, Cursor, prune_history
 from autoscaler.store.rows import DETAIL_LIMIT

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.model.jobs import Job
-from autoscaler.model.machines import Machine
+from autoscaler.model.jobs.job import Job
+from autoscaler.model.machines.machine import Machine
 from autoscaler.store.bodies import DICTIONARY, compress, compress_all, decompress
 from autoscaler.store.codec import CorruptRecordError, decode, encode
 from autoscaler.store.rows import record_row

@@ -26,11 +26,11 @@ from autoscaler.controller.ports.store import (
 )
 from autoscaler.model.identifiers import InstallationId
 from autoscaler.model.installations import Installations
-from autoscaler.model.interruptions import Rerun, RerunState
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import Machine, MachineState
-from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.interruptions import Rerun, RerunState
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.store.sqlite import SqliteStore
 from tests.store.records import call, job, machine, rerun, runner
 from tests.store.test_store_failures import pragma

@@ -19,7 +19,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
 )
 from autoscaler.model.installations import Installations
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.model.readings import Reading, ReadingKind
 from autoscaler.store.batch import Decision, Heartbeat
 from autoscaler.store.bodies import compress, decompress

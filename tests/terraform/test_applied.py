@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.interruptions import NoticeKind
 from lab.ec2.moto import MotoProcess
 from lab.laboratory import LabFleet, Laboratory
 from lab.terraform.commands import Terraform

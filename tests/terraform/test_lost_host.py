@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.runners import machine_in_any_name
+from autoscaler.model.jobs.runners import machine_in_any_name
 from lab.ec2.lifecycle import BY_ITSELF
 from lab.ec2.moto import MotoProcess
 from lab.laboratory import LabFleet, Laboratory

@@ -12,7 +12,7 @@ from autoscaler.controller.composition import Controller
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import Catalogue, Limits
 from autoscaler.model.identifiers import Instant, JobId, Seconds, SkuName
-from autoscaler.model.launch_requests import LaunchRequest
+from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.operators import OperatorName
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode

@@ -18,8 +18,8 @@ from autoscaler.model.cooldowns import (
     throttle_key,
     zone_key,
 )
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.operator_holds import (
     WHOLE_FLEET,
     HoldKind,

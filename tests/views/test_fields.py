@@ -2,9 +2,9 @@
 
 from dataclasses import asdict
 
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.views import jobs, machines
 from tests.ledger.builders import World
 

@@ -15,7 +15,7 @@ from autoscaler.model.cooldowns import (
     throttle_key,
     zone_key,
 )
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.views.holds import offerings_on_hold
 from tests.ledger.builders import GPU, World
 from tests.planner.fleets import EAST, catalogue, offering, sku

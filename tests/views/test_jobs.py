@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access, Limits
 from autoscaler.model.identifiers import MachineId, SkuName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES

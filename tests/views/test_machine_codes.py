@@ -2,7 +2,7 @@
 
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.views.machines import view_of
 from tests.ledger.builders import World
 

@@ -7,9 +7,9 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, MachineId
-from autoscaler.model.jobs import Admission, JobState
+from autoscaler.model.jobs.job import Admission, JobState
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.operator_holds import (
     WHOLE_FLEET,
     HoldKind,

@@ -8,7 +8,7 @@ from autoscaler.model import events as e
 from autoscaler.model.accounting import MachineUse
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective, objective_of
 from autoscaler.model.waiting import WaitCode, WaitReason
 from autoscaler.observability.alert_rules import AlertParameters

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from autoscaler.model.catalogue import Catalogue, IdlePolicy, Limits
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.planner.planner import plan
 from autoscaler.views.preview import Preview, demand_of, preview, under
 from autoscaler.views.unmatched import unmatched_counts

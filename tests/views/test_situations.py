@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.ledger.runs import OUTSIDE_ACCESS
+from autoscaler.ledger.jobs.runs import OUTSIDE_ACCESS
 from autoscaler.model.catalogue import Access, LaunchRate, Limits, Rate, RegistrationRate
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.waiting import WaitCode

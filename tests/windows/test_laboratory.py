@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
 from lab.ec2.instances import Instance
 from lab.ec2.lifecycle import BY_ITSELF, BY_USER
 from lab.github.records import Job

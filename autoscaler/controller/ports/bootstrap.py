@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from autoscaler.model.identifiers import MachineId, ProviderName, RunnerName, Seconds
-from autoscaler.model.machines import ExitReason, Machine
+from autoscaler.model.machines.machine import ExitReason, Machine
 
 
 class BootstrapRefusedError(Exception):

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, SkuName
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.views.cost import CostView
 from autoscaler.views.explanation import Explanation, OptionView
 from autoscaler.views.grid import Grid, RepositoryView

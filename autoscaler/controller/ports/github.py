@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
+from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.run_origins import RunOrigin
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.interruptions import NoticeKind
 
 
 @dataclass(frozen=True, slots=True)

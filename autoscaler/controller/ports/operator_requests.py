@@ -5,8 +5,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from autoscaler.model.identifiers import InstallationId, MachineId, ProviderName
+from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.operators import OperatorName
-from autoscaler.model.unverified import UnverifiedMachine
 
 
 class RefusalKind(StrEnum):

@@ -1,7 +1,7 @@
 """The errors of a provider of machines, split by what to do next."""
 
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import Seconds
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 
 
 class ProviderError(Exception):

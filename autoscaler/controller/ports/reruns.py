@@ -6,7 +6,7 @@ from typing import Protocol
 
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.model.identifiers import JobId, Seconds
-from autoscaler.model.interruptions import RerunOutcome
+from autoscaler.model.machines.interruptions import RerunOutcome
 
 
 @dataclass(frozen=True, slots=True)

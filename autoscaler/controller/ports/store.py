@@ -16,11 +16,11 @@ from autoscaler.model.changes import Record as Record
 from autoscaler.model.cooldowns import Cooldown as Cooldown
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.installations import Installations
-from autoscaler.model.interruptions import Rerun
-from autoscaler.model.jobs import Job
-from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import Machine
-from autoscaler.model.runners import Runner
+from autoscaler.model.jobs.job import Job
+from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.interruptions import Rerun
+from autoscaler.model.machines.launch_requests import LaunchRequest
+from autoscaler.model.machines.machine import Machine
 
 
 class StoreError(Exception):

@@ -10,13 +10,13 @@ from typing import Protocol
 from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
-from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
+from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
+from autoscaler.model.machines.machine import ExitReason, MachineState, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
-from autoscaler.model.runners import RunnerState
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import Instant, JobId, ProviderMachineId, ProviderName
-from autoscaler.model.interruptions import NoticeKind, RerunOutcome
+from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.jobs.job import JobState
 from autoscaler.model.run_origins import RunOrigin
 from autoscaler.model.waiting import WaitReason
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events.event import Event
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import (
     LaunchRequestId,
     MachineId,
@@ -13,6 +12,7 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import ExitReason, TerminationReason
+from autoscaler.model.machines.machine import ExitReason, TerminationReason
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events.event import Event
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import (
     Instant,
     LaunchRequestId,
@@ -15,6 +14,7 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 
 
 @dataclass(frozen=True, slots=True)

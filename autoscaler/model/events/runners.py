@@ -5,11 +5,11 @@ No event has the JIT configuration, which is a secret.
 
 from dataclasses import dataclass
 
-from autoscaler.model.access import RunnerGroup
-from autoscaler.model.demand import DemandClass
 from autoscaler.model.events.event import Event
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, MachineId, RunnerName
+from autoscaler.model.jobs.access import RunnerGroup
+from autoscaler.model.jobs.demand import DemandClass
+from autoscaler.model.machines.failures import FailureClass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import Any
 from autoscaler.controller.ports.provider import LaunchAnswer, ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, ProviderName, SkuName
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.model.wording import counted
 from autoscaler.providers.ec2.errors import NOT_TRIED, ending_meaning, says_unsupported
 from autoscaler.providers.ec2.errors import meaning as error_meaning

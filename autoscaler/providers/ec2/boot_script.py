@@ -1,7 +1,7 @@
 """The operator's boot script in a machine's user data: what it may contain, and the commands that run it.
 
 The script is in the user data, so any job can read it, and it counts towards EC2's limit. On Linux the user
-data run it. On Windows they write it to a file, and the agent runs it (`agent/boot_script.py`).
+data run it. On Windows they write it to a file, and the agent runs it (`agent/boot/boot_script.py`).
 """
 
 import base64

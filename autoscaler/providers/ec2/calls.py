@@ -6,8 +6,8 @@ from typing import Any
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.channel import Api, CallOutcomeUnknownError
 from autoscaler.providers.ec2.errors import metric_label
 from autoscaler.providers.ec2.throttle import Throttle

@@ -15,8 +15,8 @@ from itertools import count
 from typing import Any, Protocol
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Seconds
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.errors import meaning, outcome_unknown, unsent_failure_class
 from autoscaler.providers.ec2.settings import Timeouts
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 
 
 class Meaning(NamedTuple):

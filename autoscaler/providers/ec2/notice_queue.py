@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from autoscaler.controller.ports.notices import Message
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.ec2.answers import listed_machine
 from autoscaler.providers.ec2.calls import MeteredApi
 from autoscaler.providers.ec2.instance_types import Prices

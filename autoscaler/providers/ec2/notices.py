@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from autoscaler.config.phrases import phrase
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.model.identifiers import Instant, ProviderMachineId
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.ec2.rows import MAX_BODY
 
 MAX_MACHINES = 1000

@@ -7,8 +7,8 @@ from typing import Any
 from autoscaler.controller.ports.prices import PriceAnswer
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.prices import Price
 from autoscaler.providers.ec2.channel import Api
 from autoscaler.providers.ec2.rows import PriceRow, SpotPriceRow

@@ -29,8 +29,8 @@ from autoscaler.model.catalogue import (
     OperatingSystem,
 )
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
+from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.providers.ec2.account_limits import AccountLimits
 from autoscaler.providers.ec2.answers import launch_answer, listed_machine, refused_override
 from autoscaler.providers.ec2.calls import MeteredApi

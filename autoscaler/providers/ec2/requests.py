@@ -12,7 +12,7 @@ from typing import Any
 
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.networking import network
 from autoscaler.providers.ec2.rows import ImageRow
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings, Ec2Sku

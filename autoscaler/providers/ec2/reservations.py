@@ -11,8 +11,8 @@ import structlog
 
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.catalogue import CapacityType, Offering, OperatingSystem
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Seconds
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.channel import Api
 from autoscaler.providers.ec2.rows import ReservationRow
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings

@@ -14,8 +14,8 @@ import structlog
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.canary import with_canary
 from autoscaler.providers.ec2.channel import Api
 from autoscaler.providers.ec2.offerings import OfferedTypes, subnets_with_most_addresses

@@ -13,8 +13,8 @@ import structlog
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.channel import Api
 from autoscaler.providers.ec2.requests import template_of
 from autoscaler.providers.ec2.resources import Resources

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.rows import ImageRow
 from autoscaler.providers.ec2.settings import Ec2Sku, VolumeOptions
 

@@ -11,8 +11,10 @@ from autoscaler.config.settings import ProviderSection
 from autoscaler.config.shapes import Dollars, Duration, FilePath, Section, Text
 from autoscaler.config.sku_settings import LaunchOptionSettings
 from autoscaler.model.identifiers import Seconds
-from autoscaler.providers.kubernetes.job_containers import job_container
-from autoscaler.providers.kubernetes.shapes import (
+from autoscaler.providers.kubernetes.manifest.shared_memory import bytes_of
+from autoscaler.providers.kubernetes.settings import RUNNER, RUNNER_USER
+from autoscaler.providers.kubernetes.values.quantities import quantity
+from autoscaler.providers.kubernetes.values.shapes import (
     ExtendedResource,
     ImageReference,
     LabelValue,
@@ -151,3 +153,27 @@ class KubernetesSection(ProviderSection):
         if pod is None:
             return None
         return job_container(pod.image, pod.resources, pod.overlay, pod.shared_memory)
+
+
+def job_container(
+    image: str,
+    resources: Mapping[str, str],
+    overlay: Mapping[str, Any],
+    shared_memory: str | None = None,
+) -> JobContainer:
+    """Return what a job finds in its pod: the runner's container, with its overlay."""
+    found = overlay.get("spec", {}).get("containers", ())
+    runner: Mapping[str, Any] = next((one for one in found if one.get("name") == RUNNER), {})
+    entries = [one for one in runner.get("env", ()) if one.get("name")]
+    cpu, memory = resources.get("cpu"), resources.get("memory")
+    return JobContainer(
+        image=runner.get("image", image),
+        user=RUNNER_USER,
+        cpus=None if cpu is None else float(quantity(cpu)),
+        memory=None if memory is None else int(quantity(memory)),
+        shared_memory=bytes_of(shared_memory, memory),
+        environment={
+            one["name"]: str(one.get("value", "")) for one in entries if "valueFrom" not in one
+        },
+        unknown=tuple(one["name"] for one in entries if "valueFrom" in one),
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 from autoscaler.config.settings import Settings
 from autoscaler.controller.ports.provider import Provider, ProviderContext
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.kubernetes.library import import_library
+from autoscaler.providers.kubernetes.api.library import import_library
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from autoscaler.providers.kubernetes.translation import kubernetes_settings

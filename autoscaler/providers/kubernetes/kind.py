@@ -9,14 +9,9 @@ from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
 from autoscaler.config.settings import Settings
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.kubernetes import (
-    amount_checks,
-    container_mode_checks,
-    file_checks,
-    gpu_images,
-)
+from autoscaler.providers.kubernetes.checks import amounts, contradictions, gpu_images, modes
+from autoscaler.providers.kubernetes.checks.contradictions import KEY
 from autoscaler.providers.kubernetes.configuration import KubernetesOptionKeys, KubernetesSection
-from autoscaler.providers.kubernetes.file_checks import KEY
 
 if TYPE_CHECKING:
     from autoscaler.providers.kubernetes.factory import KubernetesFactory
@@ -44,19 +39,19 @@ class KubernetesKind(ProviderKind):
 
     def check(self, document: Document) -> Iterator[Problem]:
         """Return contradictions between providers, and between a SKU and its pods."""
-        yield from file_checks.contradictions(document)
-        yield from container_mode_checks.contradictions(document)
-        yield from amount_checks.contradictions(document)
+        yield from contradictions.contradictions(document)
+        yield from modes.contradictions(document)
+        yield from amounts.contradictions(document)
 
     def warnings(self, document: Document, settings: Settings) -> Iterator[Problem]:
         """Return unused machine images, pods without a price or GPUs, and what container modes give to jobs."""
-        yield from file_checks.warnings(document, settings)
-        yield from container_mode_checks.warnings(document)
+        yield from contradictions.warnings(document, settings)
+        yield from modes.warnings(document)
         yield from gpu_images.warnings(document)
 
     def preflight(self, document: Document, folder: Path, *, files: bool) -> Iterator[Problem]:
         """Return overlays that break a rule, unknown contexts, and files that cannot be used."""
-        from autoscaler.providers.kubernetes.preflight import preflight
+        from autoscaler.providers.kubernetes.checks.preflight import preflight
 
         yield from preflight(document, folder, files=files)
 
@@ -64,6 +59,6 @@ class KubernetesKind(ProviderKind):
         self, document: Document, settings: Settings, folder: Path
     ) -> OnlineCheck:
         """Ask each cluster for the rights of the credentials, and for a dry run of each launch option."""
-        from autoscaler.providers.kubernetes.online_checks import check_online
+        from autoscaler.providers.kubernetes.checks.online import check_online
 
         return await check_online(document, settings, folder)

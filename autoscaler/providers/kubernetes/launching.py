@@ -1,4 +1,4 @@
-"""Creates the pods of a launch request.
+"""Writes launch requests as text, which is stored, and creates their pods.
 
 A pod's name is that of its launch request and slot. If a request is repeated, the API server answers 409 for
 the pods that exist, and they are adopted. So a repeat creates only what is missing.
@@ -12,24 +12,63 @@ from typing import Any
 
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
+    LaunchOrder,
     OutcomeUnknownError,
     ProviderError,
 )
 from autoscaler.model.events import LaunchedMachine, LaunchFailure
-from autoscaler.model.failures import FailureClass
-from autoscaler.providers.kubernetes import ownership, paths
-from autoscaler.providers.kubernetes.answers import launched_machine
-from autoscaler.providers.kubernetes.api_server import ApiServer
-from autoscaler.providers.kubernetes.errors import FORBIDDEN, NOT_READY
-from autoscaler.providers.kubernetes.listing import pages
-from autoscaler.providers.kubernetes.manifests import named_pod
-from autoscaler.providers.kubernetes.ownership import metadata_of
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.providers.kubernetes.api import paths
+from autoscaler.providers.kubernetes.api.errors import FORBIDDEN, NOT_READY
+from autoscaler.providers.kubernetes.api.server import ApiServer
+from autoscaler.providers.kubernetes.identity import ownership
+from autoscaler.providers.kubernetes.identity.ownership import metadata_of, pod_names
+from autoscaler.providers.kubernetes.listing.machines import launched_machine
+from autoscaler.providers.kubernetes.listing.pods import pages
+from autoscaler.providers.kubernetes.manifest.avoided_nodes import avoiding
+from autoscaler.providers.kubernetes.manifest.overlay import OverlayError
+from autoscaler.providers.kubernetes.manifest.pod import named_pod, pod_template
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 
 AT_ONCE = 50
 """Pods that are created or deleted at once, for each launch request."""
 
 _STRICT = {"fieldValidation": "Strict"}
 """The API server refuses a pod with an unknown field. Its default is a warning in the answer."""
+
+
+def launch_text(settings: KubernetesSettings, order: LaunchOrder) -> str:
+    """Return the exact pods of a launch order as canonical JSON: their common part, and their names.
+
+    Raises ProviderError.
+    """
+    option = option_of(settings, order)
+    # Nodes that do not exist yet count as others, so a preference is enough for a provisioner.
+    strictly = order.others_work and not settings.provisioner
+    try:
+        template = avoiding(pod_template(settings, option, order), order.avoided_hosts, strictly)
+        names = pod_names(settings.fleet, order.launch_request, order.count)
+    except OverlayError as error:
+        raise ProviderError(FailureClass.CONFIGURATION, "Overlay", str(error)) from error
+    except ValueError as error:
+        raise ProviderError(FailureClass.CONFIGURATION, "Name", str(error)) from error
+    request = {"pod": template, "names": names, "token": order.token}
+    return json.dumps(request, sort_keys=True, separators=(",", ":"))
+
+
+def option_of(settings: KubernetesSettings, order: LaunchOrder) -> PodOption:
+    """Return the launch option of an order. Raises ProviderError if the settings do not have it."""
+    option = settings.options.get((order.sku, order.option))
+    if option is None:
+        text = f"launch option {order.option} of {order.sku} is not on {settings.name}"
+        raise ProviderError(FailureClass.CONFIGURATION, "Sku", text)
+    return option
+
+
+def request_of(text: str) -> str:
+    """Return the ID of the launch request of a stored request, which is JSON text."""
+    found: str = json.loads(text)["pod"]["metadata"]["labels"][ownership.LAUNCH_REQUEST]
+    return found
 
 
 async def launch_pods(api: ApiServer, text: str) -> LaunchAnswer:

@@ -9,15 +9,14 @@ from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,
     ProviderError,
 )
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
-from autoscaler.providers.kubernetes import paths
-from autoscaler.providers.kubernetes.answers import identity
-from autoscaler.providers.kubernetes.api_server import ApiServer
-from autoscaler.providers.kubernetes.manifests import RUNNER
-from autoscaler.providers.kubernetes.ownership import identity_of
-from autoscaler.providers.kubernetes.settings import KubernetesSettings
-from autoscaler.providers.kubernetes.statuses import pod_state
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.providers.kubernetes.api import paths
+from autoscaler.providers.kubernetes.api.server import ApiServer
+from autoscaler.providers.kubernetes.identity.ownership import identity_of
+from autoscaler.providers.kubernetes.listing.machines import identity
+from autoscaler.providers.kubernetes.listing.statuses import pod_state
+from autoscaler.providers.kubernetes.settings import RUNNER, KubernetesSettings
 
 LINES = 128
 """Lines that are read of each container's log, the last ones."""

@@ -4,13 +4,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
-from autoscaler.providers.kubernetes import ownership, paths
-from autoscaler.providers.kubernetes.api_server import ApiServer
-from autoscaler.providers.kubernetes.ownership import identity_of, metadata_of
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.providers.kubernetes.api import paths
+from autoscaler.providers.kubernetes.api.server import ApiServer
+from autoscaler.providers.kubernetes.identity import ownership
+from autoscaler.providers.kubernetes.identity.ownership import identity_of, metadata_of
+from autoscaler.providers.kubernetes.listing.statuses import pod_state
 from autoscaler.providers.kubernetes.settings import PodOption
-from autoscaler.providers.kubernetes.statuses import pod_state
 
 
 async def protect_pod(

@@ -19,24 +19,23 @@ from autoscaler.controller.ports.provider import (
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.catalogue import Offering
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
-from autoscaler.providers.kubernetes import paths
-from autoscaler.providers.kubernetes.answers import identity, listed_machine, offering
-from autoscaler.providers.kubernetes.api_server import ApiServer
-from autoscaler.providers.kubernetes.capacity_reading import read_capacity
-from autoscaler.providers.kubernetes.client import KubernetesApi
-from autoscaler.providers.kubernetes.errors import HINTS
-from autoscaler.providers.kubernetes.hook_pods import delete_left_pods
-from autoscaler.providers.kubernetes.identity import verify_token
-from autoscaler.providers.kubernetes.launching import AT_ONCE, launch_pods
-from autoscaler.providers.kubernetes.listing import PAGE, list_pods
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.providers.kubernetes.api import paths
+from autoscaler.providers.kubernetes.api.client import KubernetesApi
+from autoscaler.providers.kubernetes.api.errors import HINTS
+from autoscaler.providers.kubernetes.api.server import ApiServer
+from autoscaler.providers.kubernetes.capacity.accelerators import read_capacity
+from autoscaler.providers.kubernetes.deletion import delete_left_pods
+from autoscaler.providers.kubernetes.identity.ownership import identity_of
+from autoscaler.providers.kubernetes.identity.tokens import verify_token
+from autoscaler.providers.kubernetes.launching import AT_ONCE, launch_pods, launch_text, request_of
+from autoscaler.providers.kubernetes.listing.machines import identity, listed_machine, offering
+from autoscaler.providers.kubernetes.listing.pending import PendingPods
+from autoscaler.providers.kubernetes.listing.pods import PAGE, list_pods
 from autoscaler.providers.kubernetes.logs import pod_logs
-from autoscaler.providers.kubernetes.notices import PodNotices
-from autoscaler.providers.kubernetes.ownership import identity_of
-from autoscaler.providers.kubernetes.pending import PendingPods
+from autoscaler.providers.kubernetes.notices.queue import PodNotices
 from autoscaler.providers.kubernetes.protection import protect_pod
-from autoscaler.providers.kubernetes.requests import launch_text, request_of
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
 LARGEST_REQUEST = 250

@@ -8,7 +8,9 @@ from typing import Any
 from autoscaler.model.catalogue import Architecture
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.providers.kubernetes.container_modes import ContainerHooks, ContainerMode
+
+RUNNER = "runner"
+"""The name of the container of a pod that runs the agent and the jobs."""
 
 RUNNER_USER = 1001
 """The user `runner` of GitHub's image ghcr.io/actions/actions-runner."""
@@ -45,11 +47,42 @@ class AcceleratorCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class DockerInDocker:
+    """A rootless Docker daemon beside the runner.
+
+    `image` is a version of `docker:dind-rootless`. `resources` are quantities by resource: both requests and
+    limits of the daemon, with all containers that jobs start.
+    """
+
+    image: str
+    resources: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerHooks:
+    """GitHub's hooks, which run a job's container as a pod of its own.
+
+    `service_account` has the rights of deploy/kubernetes/components/container-hooks. `storage` is the size of
+    the volume that the runner shares with the job's pod (None: the hooks copy the work folder), and
+    `storage_class` its class (None: the cluster's default). `resources` are quantities by resource: both
+    requests and limits of the job's container.
+    """
+
+    service_account: str
+    storage: str | None = None
+    storage_class: str | None = None
+    resources: Mapping[str, str] = field(default_factory=dict)
+
+
+ContainerMode = DockerInDocker | ContainerHooks
+
+
+@dataclass(frozen=True, slots=True)
 class PodOption:
     """The pods of one launch option of a SKU.
 
     `shape` names them in offerings, like an instance type. `resources` are quantities by resource, such as
-    `cpu: "14"`: both requests and limits. `overlay` is merged into the pod at last (see `overlay`).
+    `cpu: "14"`: both requests and limits. `overlay` is merged into the pod at last (see `manifest.overlay`).
     `shared_memory` is the size of /dev/shm, as a quantity (None: half of the memory limit).
     `topology_spread` are labels of nodes over whose values the fleet's pods are spread if possible.
     `do_not_disrupt` keeps Karpenter from disrupting the node of a pod that may run a job.

@@ -17,15 +17,13 @@ from autoscaler.providers.kubernetes.configuration import (
     Pod,
     Toleration,
 )
-from autoscaler.providers.kubernetes.container_modes import (
-    ContainerHooks,
-    ContainerMode,
-    DockerInDocker,
-)
-from autoscaler.providers.kubernetes.pod_command import pod_command
+from autoscaler.providers.kubernetes.manifest.command import pod_command
 from autoscaler.providers.kubernetes.settings import (
     Accelerator,
     AcceleratorCheck,
+    ContainerHooks,
+    ContainerMode,
+    DockerInDocker,
     KubernetesSettings,
     PodOption,
 )

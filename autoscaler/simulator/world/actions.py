@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.model.jobs import JobState
-from autoscaler.model.labels import covers, label_set
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.labels import covers, label_set
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.jobs import Registration, SimulatedJob
 from autoscaler.simulator.world.schedule import FaultKind, JobArrival

@@ -15,9 +15,9 @@ from autoscaler.controller.ports.github import (
     RunnerBusyError,
     RunnerExistsError,
 )
-from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
+from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.run_origins import RunOrigin
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.crash_point import CrashPoint

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from autoscaler.model.catalogue import Offering
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     Instant,
     LaunchRequestId,
@@ -14,6 +13,7 @@ from autoscaler.model.identifiers import (
     ProviderMachineId,
     SkuName,
 )
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.simulator.world.jobs import Registration
 
 IMAGE = "ami-1"

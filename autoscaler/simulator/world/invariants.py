@@ -11,9 +11,9 @@ from typing import Any
 from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.changes import Record
 from autoscaler.model.identifiers import Instant, RunnerName, Seconds, SkuName
-from autoscaler.model.labels import covers
-from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import (
+from autoscaler.model.jobs.labels import covers
+from autoscaler.model.machines.launch_requests import LaunchRequest
+from autoscaler.model.machines.machine import (
     BOOTING_STATES,
     Machine,
     MachineState,

@@ -3,11 +3,11 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from autoscaler.model.access_rules import admits_repository, rule_against
 from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
-from autoscaler.model.jobs import JobState
-from autoscaler.model.labels import label_set
+from autoscaler.model.jobs.access_rules import admits_repository, rule_against
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.labels import label_set
 from autoscaler.simulator.world.schedule import JobArrival
 from autoscaler.simulator.world.webhooks import JobSnapshot
 

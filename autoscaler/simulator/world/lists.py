@@ -8,7 +8,7 @@ from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing, RunStatus
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule

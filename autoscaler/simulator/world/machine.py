@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from autoscaler.controller.bootstrap import BootstrapService
+from autoscaler.controller.machines.bootstrap import BootstrapService
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
     BootstrapRefusedError,
@@ -14,7 +14,7 @@ from autoscaler.controller.ports.bootstrap import (
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, RunnerName, Seconds
-from autoscaler.model.machines import ExitReason
+from autoscaler.model.machines.machine import ExitReason
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.github import secret_of

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.simulator.world.instances import (
     POWERED_OFF,
     RETIRED_FOR,

@@ -8,7 +8,7 @@ from autoscaler.controller.ports.notices import Message, Notice
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.provider import SimulatedProvider

@@ -15,9 +15,9 @@ from contextlib import suppress
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
+from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.operator_holds import held
 from autoscaler.model.operators import OperatorName
-from autoscaler.model.unverified import UnverifiedMachine
 from autoscaler.simulator.world.instances import STRANGER
 from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.virtual_time import unowned

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from autoscaler.model.catalogue import Catalogue
-from autoscaler.model.runners import machine_in_name
+from autoscaler.model.jobs.runners import machine_in_name
 from autoscaler.simulator.world.instances import MachineActivity
 from autoscaler.simulator.world.jobs import Registration
 

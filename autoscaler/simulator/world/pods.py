@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from autoscaler.model.catalogue import Offering
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     Instant,
     LaunchRequestId,
@@ -14,6 +13,7 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.simulator.world.cluster.api_server import Admission, ApiServer
 from autoscaler.simulator.world.cluster.control_plane import ControlPlane
 from autoscaler.simulator.world.cluster.kubelet import EVICTED, LOST, NO_DEVICES, Kubelets

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from autoscaler.controller.composition import Controller, Ports, Settings
-from autoscaler.controller.intake import Parse
+from autoscaler.controller.intake.deliveries import Parse
 from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.reconciler import Pace
 from autoscaler.ledger.ledger import KEPT_FOR
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.installations import Installations

@@ -19,7 +19,6 @@ from autoscaler.controller.ports.provider import (
 )
 from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     InstallationId,
     Instant,
@@ -29,6 +28,7 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import IMAGE, Instance

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from autoscaler.controller.ports.github import OperatorError, RetryLaterError
 from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
 from autoscaler.model.identifiers import JobId, Seconds
-from autoscaler.model.interruptions import RerunOutcome
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.interruptions import RerunOutcome
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule

@@ -15,7 +15,7 @@ from autoscaler.controller.ports.store import (
     SavedState,
     StoreError,
 )
-from autoscaler.ledger.state import kind_and_key
+from autoscaler.ledger.records.state import kind_and_key
 from autoscaler.model.changes import copied
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -27,12 +27,12 @@ from autoscaler.model.identifiers import (
     Seconds,
 )
 from autoscaler.model.installations import Installations
-from autoscaler.model.interruptions import Rerun
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import Machine
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.interruptions import Rerun
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.machine import Machine
 from autoscaler.model.readings import Reading, ReadingKind
-from autoscaler.model.runners import Runner, RunnerState
 from autoscaler.simulator.world.crash_point import CrashPoint
 
 INSTALLATION = InstallationId("0badcafe")

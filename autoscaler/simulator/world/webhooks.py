@@ -9,7 +9,7 @@ from autoscaler.controller.ports.github import Redelivered
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.process import ProcessGoneError
 from autoscaler.simulator.world.schedule import FaultKind

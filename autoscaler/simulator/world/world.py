@@ -18,9 +18,9 @@ from autoscaler.model.identifiers import (
     ProviderName,
     Seconds,
 )
-from autoscaler.model.interruptions import RerunState
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.machines import REPORTED_FROM_ATTEMPT
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.machines.interruptions import RerunState
+from autoscaler.model.machines.machine import REPORTED_FROM_ATTEMPT
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.clock import BusyClock, HostClock
 from autoscaler.simulator.world.cluster.control_plane import OF_CLUSTERS

@@ -162,7 +162,7 @@ variable "secret_arns" {
     admin_token            = string
     metrics_token          = string
   })
-  description = "Secrets Manager's secrets with the App's private key, the webhook secret and the two tokens (`openssl rand -hex 32`), each as plain text. Their values are never in Terraform's state."
+  description = "Secrets Manager's secrets with the App's private key, the webhook secret, the file of operators' tokens (lines `NAME ROLE TOKEN`) and the token for metrics (`openssl rand -hex 32`), each as plain text. Their values are never in Terraform's state."
 
   validation {
     condition     = alltrue([for arn in values(var.secret_arns) : can(regex("^arn:[^:]+:secretsmanager:", arn))])

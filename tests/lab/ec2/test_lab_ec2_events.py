@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.ec2.notices import parse_notice
 from lab.ec2.event_queue import VISIBILITY
 from lab.ec2.instances import InstanceState

@@ -12,9 +12,9 @@ import pytest
 from autoscaler import config
 from autoscaler.controller.ports.provider import LaunchAnswer, LaunchOrder, ProviderError
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.requests import template_of

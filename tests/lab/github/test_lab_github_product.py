@@ -19,7 +19,7 @@ from autoscaler.controller.ports.github import (
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.identifiers import JobId, RunnerName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from lab.github.settings import AnswerFault
 from lab.github.shapes import RUNNER_VERSION
 from tests.github.doubles import ManualClock, RememberingTelemetry

@@ -10,7 +10,7 @@ from autoscaler.github.client import GitHubClient
 from autoscaler.github.reruns import JobReruns
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.interruptions import RerunOutcome
+from autoscaler.model.machines.interruptions import RerunOutcome
 from lab.github.records import Job
 from lab.github.settings import AnswerFault
 from tests.github.doubles import RememberingTelemetry

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs.job import JobState
 from tests.lab.github.description import description
 from tests.lab.github.harness import EPOCH, SECRET, Client, HandClock, Listener, job
 from tests.lab.github.npm import package_file

@@ -16,10 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import Machine, MachineState
-from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.store.codec import R, decode
 from lab.github.records import Job as PushedJob
 from lab.github.settings import JobSpec

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
 from lab.github.settings import AnswerFault
 from lab.laboratory import APP_ID, Laboratory
 from lab.machines.interception import MachineRequest

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autoscaler.model.failures import FailureClass
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
 from lab.ec2.instances import Instance
 from lab.github.records import Job as PushedJob
 from lab.github.runners import RegisteredRunnerView

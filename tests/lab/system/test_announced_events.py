@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
 from autoscaler.model.waiting import WaitCode
 from lab.ec2.instances import Pool
 from lab.ec2.moto import MotoProcess

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autoscaler.ledger.lists import ABSENCE_CONFIRMED_AFTER
+from autoscaler.ledger.machines.lists import ABSENCE_CONFIRMED_AFTER
 from autoscaler.model.catalogue import CapacityType, Rate
-from autoscaler.model.failures import FailureClass
-from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines.machine import Machine, MachineState
 from lab.ec2.instances import Instance, Pool
 from lab.ec2.moto import MotoProcess
 from lab.ec2.throttling import RequestLimits

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.model.cooldowns import offering_key
-from autoscaler.model.launch_requests import LaunchRequest
+from autoscaler.model.machines.launch_requests import LaunchRequest
 from lab.ec2.moto import MotoProcess
 from lab.github.records import Job as PushedJob
 from lab.laboratory import LabFleet, Laboratory

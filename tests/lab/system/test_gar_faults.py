@@ -14,7 +14,7 @@ import pytest_asyncio
 import yaml
 
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines.failures import FailureClass
 from lab.ec2.instances import Instance, Pool
 from lab.ec2.moto import MotoProcess
 from lab.github.records import Job as PushedJob

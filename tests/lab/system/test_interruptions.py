@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import ExitReason, Machine, MachineState, TerminationReason
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.model.machines.machine import ExitReason, Machine, MachineState, TerminationReason
 from lab.ec2.instances import Instance, InstanceState
 from lab.ec2.moto import MotoProcess
 from lab.laboratory import LabFleet, Laboratory

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from autoscaler.model.machines import ExitReason
+from autoscaler.model.machines.machine import ExitReason
 from lab.ec2.lifecycle import RUNNER_TAG
 from lab.ec2.moto import MotoProcess
 from lab.laboratory import LabFleet, Laboratory

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines.machine import MachineState
 from lab.ec2.moto import MotoProcess
 from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import at_rest, job, log_lines, read_records, shows, until

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines.launch_requests import LaunchRequestState
+from autoscaler.model.machines.machine import Machine, MachineState
 from lab.ec2.instances import Instance
 from lab.ec2.moto import MotoProcess
 from lab.laboratory import LabFleet, Laboratory

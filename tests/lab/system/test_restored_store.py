@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.machines.launch_requests import LaunchRequestState
+from autoscaler.model.machines.machine import TerminationReason
 from lab.ec2.instances import IN_USE
 from lab.ec2.moto import MotoProcess
 from lab.github.records import Job as PushedJob

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
 from lab.ec2.instances import Instance, InstanceState, Pool
 from lab.github.records import Job as PushedJob
 from lab.github.records import JobStatus

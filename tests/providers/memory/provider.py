@@ -19,9 +19,9 @@ from autoscaler.controller.ports.provider import (
 )
 from autoscaler.model.catalogue import Offering
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.model.machines.failures import FailureClass
 from autoscaler.simulator.world.provider import SimulatedProvider
 
 CLOUDS: Final[dict[str, SimulatedProvider]] = {}

@@ -1,0 +1,1 @@
+"""The health checks of a machine and its accelerators."""

@@ -1,0 +1,1 @@
+"""Installs the driver of a machine's GPUs."""

@@ -1,0 +1,190 @@
+"""The machine on which a driver is installed: its programs, files and devices."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+
+from autoscaler.agent.clock import Clock
+from autoscaler.agent.driver.plan import DriverFailure, PciDevice, RemoteFile
+from autoscaler.agent.driver.windows_devices import LIST_DEVICES, read_devices
+from autoscaler.agent.host import WINDOWS, Host, free_bytes
+from autoscaler.agent.limits import GPU_ANSWER, MOST_OUTPUT
+from autoscaler.agent.process_group import ProcessGroup
+from autoscaler.agent.programs import KILLED, NotInstalled, NoUsableAnswer, Output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CHUNK = 1 << 20
+"""Bytes of a download that are read at once."""
+
+QUIET = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "NEEDRESTART_SUSPEND": "1",  # Ubuntu's needrestart would restart services, among them the agent
+    "LC_ALL": "C",
+    "TMPDIR": "/var/tmp",  # noqa: S108 - /tmp is in memory on Amazon Linux, too small for the driver
+}
+"""Variables of all programs."""
+
+
+class LocalMachine:
+    """The machine of this agent. Its log keeps everything that the programs write."""
+
+    def __init__(self, host: Host, clock: Clock) -> None:
+        self._root = host.root
+        self._clock = clock
+        self._log = host.driver_log
+        os.makedirs(os.path.dirname(self._log), mode=0o700, exist_ok=True)
+
+    def now(self) -> float:
+        """Return the seconds of the agent's clock."""
+        return self._clock.now()
+
+    def sleep(self, seconds: float) -> None:
+        """Return after these seconds of the agent's clock."""
+        self._clock.sleep(seconds)
+
+    def run(self, argv: Sequence[str], timeout: float, **variables: str) -> Output:
+        """Run a program, and end it and its children after the timeout. Raises NotInstalled, NoUsableAnswer.
+
+        The output goes through the log, so a daemon that keeps it open does not delay the answer.
+        """
+        with open(self._log, "ab") as log:
+            log.write(f"--- {' '.join(argv)}\n".encode())
+            log.flush()
+            start = os.fstat(log.fileno()).st_size
+            try:
+                process = subprocess.Popen(  # noqa: S603 - fixed programs of the image
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **QUIET, **variables},
+                    start_new_session=True,
+                )
+            except FileNotFoundError:
+                raise NotInstalled(f"{argv[0]} is not installed") from None
+            except OSError as error:
+                raise NoUsableAnswer(f"{argv[0]} does not start: {error.strerror}") from error
+        group = ProcessGroup(process)
+        try:
+            status = process.wait(self._clock.network(timeout))
+        except subprocess.TimeoutExpired:
+            group.end()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(KILLED)
+            name = os.path.basename(argv[0])
+            raise NoUsableAnswer(f"{name} did not end within {timeout:.0f} s") from None
+        finally:
+            group.close()
+        with open(self._log, "rb") as log:
+            log.seek(start)
+            text = log.read(MOST_OUTPUT)
+        return Output(status, text.decode("utf-8", "replace"))
+
+    def fetch(self, file: RemoteFile, path: str, timeout: float) -> None:
+        """Download a file unless it is there, through the proxy of the agent's environment."""
+        import http.client
+        import urllib.error
+        import urllib.request  # slow to import
+
+        target = self.path(path)
+        if os.path.exists(target) and _sha256(target) == file.sha256:
+            return
+        os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+        end = self.now() + timeout
+        try:
+            answer = urllib.request.urlopen(file.url, timeout=30)  # noqa: S310 - the plan's URL
+            with answer, open(target, "wb") as written:
+                while chunk := answer.read(CHUNK):
+                    written.write(chunk)
+                    if self.now() > end:
+                        raise TimeoutError(f"not complete after {timeout:.0f} s")
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise DriverFailure("driver_download", f"{file.url}: {error}") from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise DriverFailure("driver_download", f"{file.url}: {error}") from error
+        found = _sha256(target)
+        if found != file.sha256:
+            os.unlink(target)
+            why = f"{file.url}: its SHA-256 is {found}, and {file.sha256} is wanted"
+            raise DriverFailure("driver_download", why)
+
+    def path(self, path: str) -> str:
+        """Return this path below the root of the host file."""
+        return self._root + path
+
+    def find(self, *names: str) -> str:
+        """Return the first of these programs that is on the PATH, or nothing."""
+        return next((name for name in names if shutil.which(name)), "")
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file or folder exists."""
+        return os.path.exists(self.path(path))
+
+    def read(self, path: str) -> str:
+        """Return a file's bytes as Latin-1 text, or nothing if it cannot be read."""
+        try:
+            with open(self.path(path), "rb") as file:
+                return file.read(CHUNK).decode("latin-1")
+        except OSError:
+            return ""
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file, in a new folder if need be. Raises OSError."""
+        os.makedirs(os.path.dirname(self.path(path)), mode=0o755, exist_ok=True)
+        with open(self.path(path), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def devices(self) -> list[PciDevice]:
+        """Return the PCI devices, on Linux those that the kernel shows in sysfs. Raises DriverFailure."""
+        if WINDOWS:
+            return self._devices_of_windows()
+        folder = "/sys/bus/pci/devices"
+        try:
+            names = sorted(os.listdir(self.path(folder)))
+        except OSError:
+            return []
+        return [
+            PciDevice(name, *(self._number(f"{folder}/{name}/{key}") for key in _KEYS))
+            for name in names
+        ]
+
+    def _devices_of_windows(self) -> list[PciDevice]:
+        argv = ["powershell", "-NoLogo", "-NoProfile", "-NonInteractive", "-Command", LIST_DEVICES]
+        try:
+            return read_devices(self.run(argv, GPU_ANSWER).text)
+        except (NotInstalled, NoUsableAnswer) as error:
+            raise DriverFailure("driver_device", str(error)) from error
+
+    def _number(self, path: str) -> int:
+        try:
+            return int(self.read(path), 16)
+        except ValueError:
+            return 0
+
+    def kernel(self) -> str:
+        """Return the release of the running kernel, as `uname -r`."""
+        return "" if WINDOWS else os.uname().release
+
+    def free(self) -> float:
+        """Return the free GiB of the root file system."""
+        return free_bytes(self._root or os.sep) / 2**30
+
+
+_KEYS = ("vendor", "device", "class")
+
+
+def _sha256(path: str) -> str:
+    import hashlib  # slow to import
+
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(CHUNK):
+            found.update(chunk)
+    return found.hexdigest()

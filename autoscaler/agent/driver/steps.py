@@ -1,0 +1,106 @@
+"""The steps that drivers share: those of all vendors on Linux, and a few with Windows."""
+
+from __future__ import annotations
+
+import contextlib
+
+from autoscaler.agent.driver.packages import Packages
+from autoscaler.agent.driver.plan import (
+    DriverFailure,
+    error_line,
+    header_release,
+    kernel_compiler,
+    secure_boot,
+)
+from autoscaler.agent.limits import GPU_ANSWER
+from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output, last_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from autoscaler.agent.driver.plan import PciDevice
+    from autoscaler.agent.driver.ports import DriverMachine
+
+SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+
+class DriverSteps:
+    """The steps of one try. `end` is when it must be over, `report` gets each stage before it begins."""
+
+    def __init__(self, machine: DriverMachine, report: Callable[[str], None], end: float) -> None:
+        self.machine = machine
+        self.report = report
+        self.end = end
+
+    def left(self) -> float:
+        """Return the seconds that the try has left, at least one."""
+        return max(1.0, self.end - self.machine.now())
+
+    def run(
+        self, name: str, argv: Sequence[str], timeout: float, *, check: bool = True, **how: str
+    ) -> Output:
+        """Run a program. Raises DriverFailure with this name if it fails, and always if it hangs."""
+        try:
+            found = self.machine.run(argv, min(timeout, self.left()), **how)
+        except (NotInstalled, NoUsableAnswer) as error:
+            if check or isinstance(error, NoUsableAnswer):
+                raise DriverFailure(name, str(error)) from error
+            return Output(127, str(error))
+        if check and found.status != 0:
+            why = error_line(found.text) or last_line(found.text)
+            raise DriverFailure(name, f"{argv[0]} exited with {found.status}: {why}")
+        return found
+
+    def check_room(self, free_gib: float) -> None:
+        """Check that modules can be built here and loaded. Raises DriverFailure."""
+        if secure_boot(self.machine.read(SECURE_BOOT)):
+            why = "Secure Boot is on, so the kernel loads no module that is built here"
+            raise DriverFailure("driver_secure_boot", why, lasting=True)
+        self.check_free(free_gib)
+
+    def check_free(self, free_gib: float) -> None:
+        """Check the free space. Raises DriverFailure."""
+        free = self.machine.free()
+        if free < free_gib:
+            why = f"{free:.1f} GiB free, {free_gib:g} wanted"
+            raise DriverFailure("driver_space", why, lasting=True)
+
+    def install_build_tools(self) -> None:
+        """Install what builds modules for the running kernel, unless it is there. Raises DriverFailure."""
+        machine = self.machine
+        kernel = machine.kernel()
+        header = f"/lib/modules/{kernel}/build/include/generated/utsrelease.h"
+        ready = header_release(machine.read(header)) == kernel
+        if not ready or not machine.find("gcc") or not machine.find("make"):
+            self.report("driver_packages")
+            Packages(machine, self.end).install_build_tools()
+        found = header_release(machine.read(header))
+        if found != kernel:
+            why = f"headers of {found or 'no kernel'} in /lib/modules/{kernel}/build"
+            raise DriverFailure("driver_headers", why)
+        if not machine.find("gcc") or not machine.find("make"):
+            raise DriverFailure("driver_compiler", "gcc or make is not installed")
+
+    def compiler(self) -> str:
+        """Return the compiler of the kernel's version, if there is one, because some options differ."""
+        version = kernel_compiler(self.machine.read("/proc/version"))
+        return self.machine.find(f"gcc-{version}", f"gcc{version}-gcc", "gcc")
+
+    def unload(self, modules: Iterable[str]) -> None:
+        """Unload these kernel modules if the kernel allows it.
+
+        A module that a hung process uses cannot be unloaded, and a full disk takes no log. The next try shows
+        whether it works.
+        """
+        for module in modules:
+            with contextlib.suppress(DriverFailure, OSError):
+                self.run("driver_module", ["modprobe", "-r", module], GPU_ANSWER, check=False)
+
+    def reset(self, gpus: Iterable[PciDevice]) -> None:
+        """Reset these GPUs over PCI. Some cannot be reset alone: the next try shows whether they work."""
+        for gpu in gpus:
+            path = f"/sys/bus/pci/devices/{gpu.address}/reset"
+            if self.machine.exists(path):
+                with contextlib.suppress(OSError):
+                    self.machine.write(path, "1")

@@ -1,0 +1,1 @@
+"""GitHub's job hooks: what they are and what they do."""

@@ -1,0 +1,1 @@
+"""GitHub's runner: how it is started, watched and stopped."""

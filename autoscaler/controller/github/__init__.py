@@ -1,0 +1,1 @@
+"""What the controller does at GitHub: reads its lists and single records, registers and removes runners."""

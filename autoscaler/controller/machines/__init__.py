@@ -1,0 +1,1 @@
+"""The life of a machine: launch, attestation, assignment, notices and termination."""

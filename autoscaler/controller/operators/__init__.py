@@ -1,0 +1,1 @@
+"""Answers and carries out the requests of operators."""

@@ -1,0 +1,241 @@
+"""Answers operators' questions from the ledger, the last plan and the stored history."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.operators.recent_past import DAY, HOUR, RecentPast
+from autoscaler.controller.ports.fleet_queries import UnknownRecordError
+from autoscaler.controller.ports.store import Store
+from autoscaler.controller.reporting.fleet_counts import fleet_counts
+from autoscaler.ledger.records.state import LedgerState
+from autoscaler.model import failed_launches
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, SkuName
+from autoscaler.model.jobs.runners import machine_in_name
+from autoscaler.model.machines.machine import Machine, MachineState
+from autoscaler.model.plan import Plan
+from autoscaler.views import grid, jobs, machines
+from autoscaler.views.cost import CostView, Spent, cost
+from autoscaler.views.explanation import (
+    Explanation,
+    OptionView,
+    explain_job,
+    explain_labels,
+    offerings_of,
+)
+from autoscaler.views.grid import Grid, RepositoryView
+from autoscaler.views.jobs import JobView
+from autoscaler.views.machines import MachineView
+from autoscaler.views.overview import Overview, oldest_jobs
+from autoscaler.views.past import Past, past_of, waited_until
+from autoscaler.views.status import Counts, StatusView, Trouble, status
+from autoscaler.views.unmatched import unmatched_jobs
+
+KINDS = ("job", "machine", "runner", "launch_request", "sku", "provider", "fleet", "installation")
+"""Kinds of history (`HistoryRow.kind`) in which a name is looked up."""
+
+
+_LONGEST_ID = 18
+"""Maximum number of digits of a job's number: fewer than a 64-bit number has."""
+
+
+class FleetAnswers:
+    """Implements the FleetQueries port."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        store: Store,
+        providers: Collection[ProviderName],
+        last_plan: Callable[[], Plan],
+        recent_past: RecentPast,
+        observed: Callable[[], Sequence[Trouble]],
+        spent: Callable[[], Spent],
+    ) -> None:
+        """`observed` returns the troubles that only the metrics show, `spent` what was paid so far."""
+        self._journal = journal
+        self._store = store
+        self._providers = providers
+        self._last_plan = last_plan
+        self._recent_past = recent_past
+        self._observed = observed
+        self._spent = spent
+
+    def now(self) -> Instant:
+        """See `FleetQueries.now`."""
+        return self._journal.now
+
+    def status(self) -> StatusView:
+        """See `FleetQueries.status`."""
+        state = self._journal.ledger.state
+        seen = fleet_counts(state, self._journal.now)
+        counts = Counts(
+            running=seen.jobs_in_progress,
+            oldest=seen.oldest_waiting,
+            dollars_per_hour=seen.dollars_per_hour,
+            unverified=seen.machines_unverified,
+            not_terminating=seen.machines_not_terminating,
+            foreign=seen.machines_foreign,
+            providers_not_listed=tuple(
+                sorted(set(self._providers) - state.machines_listed_at.keys())
+            ),
+            observed=tuple(self._observed()),
+            last_hour=self._recent_past.starts(HOUR),
+            objectives=self._recent_past.objectives,
+        )
+        return status(self._journal.fleet(), self._last_plan().waiting, counts)
+
+    def knows_sku(self, sku: SkuName) -> bool:
+        """See `FleetQueries.knows_sku`."""
+        return machines.knows_sku(self._journal.fleet(), sku)
+
+    def overview(self) -> Overview:
+        """See `FleetQueries.overview`."""
+        past = self._recent_past
+        return Overview(
+            status=self.status(),
+            oldest=oldest_jobs(self._journal.fleet(), self._last_plan().waiting),
+            hour=past.starts(HOUR),
+            day=past.starts(DAY),
+            samples=past.samples(),
+            since=past.since,
+            objectives=past.objectives,
+        )
+
+    def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
+        """See `FleetQueries.waiting_jobs`."""
+        return jobs.waiting_jobs(self._journal.fleet(), self._last_plan().waiting, sku, limit)
+
+    def unmatched_jobs(self, limit: int) -> Sequence[JobView]:
+        """See `FleetQueries.unmatched_jobs`."""
+        return unmatched_jobs(self._journal.fleet(), limit)
+
+    def running_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
+        """See `FleetQueries.running_jobs`."""
+        return jobs.running_jobs(self._journal.fleet(), self._last_plan().waiting, sku, limit)
+
+    def machines(
+        self, sku: SkuName | None, state: MachineState | None, limit: int
+    ) -> Sequence[MachineView]:
+        """See `FleetQueries.machines`."""
+        return machines.machines(self._journal.fleet(), sku, state, limit)
+
+    def machine(self, name: str) -> MachineView | None:
+        """See `FleetQueries.machine`."""
+        fleet = self._journal.fleet()
+        known = machines.named(fleet, name)
+        return machines.view_of(fleet, known) if known is not None else None
+
+    def offerings(self, sku: SkuName) -> Sequence[OptionView]:
+        """See `FleetQueries.offerings`."""
+        return tuple(offerings_of(self._journal.fleet(), (sku,)))
+
+    def explain(self, job: JobId) -> Explanation | None:
+        """See `FleetQueries.explain`."""
+        known = self._journal.ledger.state.jobs.get(job)
+        if known is None:
+            return None
+        return explain_job(self._journal.fleet(), self._last_plan().waiting, known)
+
+    def explain_labels(self, repository: str | None, labels: Sequence[str]) -> Explanation:
+        """See `FleetQueries.explain_labels`."""
+        return explain_labels(self._journal.fleet(), repository, labels)
+
+    def cost(self) -> CostView:
+        """See `FleetQueries.cost`."""
+        state = self._journal.ledger.state
+        dollars = fleet_counts(state, self._journal.now).dollars_per_hour
+        return cost(self._journal.fleet(), dollars, self._spent())
+
+    def repositories(self) -> Sequence[RepositoryView]:
+        """See `FleetQueries.repositories`."""
+        return grid.repositories(self._recent_past.jobs())
+
+    def grid(self, repository: str) -> Grid:
+        """See `FleetQueries.grid`."""
+        past = self._recent_past
+        return grid.grid(repository, past.jobs(), past.commits)
+
+    def changes(self) -> int:
+        """See `FleetQueries.changes`."""
+        return self._recent_past.changes
+
+    async def ended(self, job: JobId) -> Explanation | None:
+        """See `FleetQueries.ended`."""
+        stored = await self._store.find_job(job)
+        if stored is None:
+            return None
+        fleet = self._journal.fleet()
+        explained = explain_job(fleet, self._last_plan().waiting, stored)
+        view = explained.job
+        if view is None or view.machine is not None or stored.runner_name is None:
+            return explained
+        machine = machine_in_name(fleet.catalogue, stored.runner_name)
+        return replace(explained, job=replace(view, machine=machine))
+
+    async def past(self, job: JobId) -> Past:
+        """See `FleetQueries.past`."""
+        known = self._journal.ledger.state.jobs.get(job) or await self._store.find_job(job)
+        if known is None or known.demand is None:
+            return Past()
+        now = self._journal.now
+        until = waited_until(known, now)
+        own: list[HistoryRow] = []
+        for kind, record in await self._records(str(job)):
+            own += await self._store.history(kind, record)
+        of_class = await self._store.history("demand", known.demand.text, until=until)
+        failed: list[HistoryRow] = []
+        for sku in known.demand.skus:
+            failed += await self._store.history(failed_launches.KIND, sku, until=until)
+        return past_of(known, own, of_class, failed, now)
+
+    async def history(self, name: str) -> Sequence[HistoryRow]:
+        """See `FleetQueries.history`."""
+        found: list[HistoryRow] = []
+        for kind, record in await self._records(name):
+            found += await self._store.history(kind, record)
+        if not found:
+            raise UnknownRecordError(name)
+        return sorted(found, key=lambda row: row.at)
+
+    async def _records(self, name: str) -> list[tuple[str, str]]:
+        """Return the records whose history belongs to this name."""
+        state = self._journal.ledger.state
+        number = _number(name)
+        job = state.jobs.get(number) if number is not None else None
+        if job is not None:
+            machine = _machine_of(state, job.runner_name)
+            return [("job", name), *_records_of(machine)]
+        machine = machines.named(self._journal.fleet(), name)
+        if machine is not None:
+            return _records_of(machine)
+        return [*[(kind, name) for kind in KINDS], *await self._records_of_ended(name)]
+
+    async def _records_of_ended(self, name: str) -> list[tuple[str, str]]:
+        """Return the runner and the machine of a job that is in the store only."""
+        number = _number(name)
+        ended = await self.ended(number) if number is not None else None
+        if ended is None or ended.job is None:
+            return []
+        found = (("machine", ended.job.machine), ("runner", ended.job.runner))
+        return [(kind, record) for kind, record in found if record is not None]
+
+
+def _number(name: str) -> JobId | None:
+    digits = name.isascii() and name.isdigit() and len(name) <= _LONGEST_ID
+    return JobId(int(name)) if digits else None
+
+
+def _machine_of(state: LedgerState, name: RunnerName | None) -> Machine | None:
+    runner = state.runners.get(name) if name is not None else None
+    return state.machines.get(runner.machine) if runner is not None else None
+
+
+def _records_of(machine: Machine | None) -> list[tuple[str, str]]:
+    if machine is None:
+        return []
+    records = [("launch_request", str(machine.launch_request)), ("machine", str(machine.id))]
+    if machine.work.runner is not None:
+        records.append(("runner", str(machine.work.runner)))
+    return records

@@ -1,0 +1,148 @@
+"""Carries out operators' requests to pause, drain, quarantine, resume and retry."""
+
+from collections.abc import Collection, Iterator
+from typing import NoReturn
+
+import structlog
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.hold_requests import HoldOutcome
+from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
+from autoscaler.ledger.failures.retries import holds_to_end
+from autoscaler.model.events import HeldByOperator, ResumedByOperator, RetriedByOperator
+from autoscaler.model.identifiers import MachineId, ProviderMachineId, ProviderName
+from autoscaler.model.machines.machine import KEPT_IN_QUARANTINE, Machine, MachineState
+from autoscaler.model.operator_holds import (
+    ALL,
+    WHOLE_FLEET,
+    HoldKind,
+    HoldTarget,
+    TargetKind,
+    held,
+    hold_key,
+    machine_target,
+)
+from autoscaler.model.operators import OperatorName
+from autoscaler.model.wording import counted
+from autoscaler.views.hold_outcomes import after_hold, after_resume
+
+_log = structlog.get_logger(__name__)
+
+_MOST_REASONS = 5
+_GROUPS = frozenset({TargetKind.FLEET, TargetKind.SKU, TargetKind.PROVIDER})
+_ALLOWED = {
+    HoldKind.PAUSED: _GROUPS,
+    HoldKind.DRAINED: frozenset({TargetKind.SKU, TargetKind.PROVIDER, TargetKind.MACHINE}),
+    HoldKind.QUARANTINED: frozenset({TargetKind.MACHINE}),
+}
+_NOUNS = {TargetKind.SKU: "SKU", TargetKind.PROVIDER: "provider", TargetKind.MACHINE: "machine"}
+
+
+class OperatorHoldActions:
+    """Implements the HoldRequests port over the ledger."""
+
+    def __init__(self, journal: Journal, providers: Collection[ProviderName]) -> None:
+        self._journal = journal
+        self._providers = providers
+
+    async def pause(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        """See `HoldRequests.pause`."""
+        return await self._hold(HoldKind.PAUSED, target, by)
+
+    async def drain(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        """See `HoldRequests.drain`."""
+        return await self._hold(HoldKind.DRAINED, target, by)
+
+    async def quarantine(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        """See `HoldRequests.quarantine`."""
+        return await self._hold(HoldKind.QUARANTINED, target, by)
+
+    async def resume(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        """See `HoldRequests.resume`."""
+        found = self._resolve(target, frozenset(TargetKind))
+        holds = self._journal.ledger.state.operator_holds
+        rows = [row.reason for _, one, row in held(holds) if one == found]
+        if not rows:
+            done = f"{found} is not paused, drained or quarantined"
+            return HoldOutcome(str(found), done, "nothing has changed")
+        await self._journal.record(ResumedByOperator(self._journal.now, found, by))
+        _log.warning("resumed_by_operator", target=str(found), by=by)
+        done = f"{found} was {' and '.join(rows)}, until now"
+        return HoldOutcome(str(found), done, after_resume(self._journal.fleet(), found))
+
+    async def retry(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        """See `HoldRequests.retry`."""
+        found, now = self._resolve(target, _GROUPS), self._journal.now
+        rows = holds_to_end(self._journal.ledger.state, found, now)
+        await self._journal.record(RetriedByOperator(now, found, by))
+        _log.warning("retried_by_operator", target=str(found), by=by, holds=len(rows))
+        done = f"nothing of {found} was on hold after a failure"
+        if rows:
+            reasons = "; ".join(dict.fromkeys(row.reason for row in rows[:_MOST_REASONS]))
+            done = f"{counted(len(rows), 'hold')} of {found} ended: {reasons}"
+        return HoldOutcome(str(found), done, after_resume(self._journal.fleet(), found))
+
+    async def _hold(self, kind: HoldKind, target: str, by: OperatorName) -> HoldOutcome:
+        found = self._resolve(target, _ALLOWED[kind])
+        if found.kind is TargetKind.MACHINE:
+            self._refuse_if_too_late(
+                kind, self._journal.ledger.state.machines[MachineId(found.name)]
+            )
+        holds, key = self._journal.ledger.state.operator_holds, hold_key(kind, found)
+        already = key in holds
+        if not already:
+            await self._journal.record(HeldByOperator(self._journal.now, kind, found, by))
+            _log.warning("held_by_operator", kind=kind.value, target=str(found), by=by)
+        row = self._journal.ledger.state.cooldowns[key]
+        done = f"{found} is {'already ' if already else ''}{row.reason}"
+        following = after_hold(self._journal.fleet(), kind, found, row.until)
+        return HoldOutcome(str(found), done, following)
+
+    def _refuse_if_too_late(self, kind: HoldKind, machine: Machine) -> None:
+        if machine.state is MachineState.TERMINATING or not machine.occupies:
+            _refuse(RefusalKind.CONTRADICTED, f"machine {machine.id} is {machine.state} already")
+        if kind is HoldKind.QUARANTINED and machine.state not in KEPT_IN_QUARANTINE:
+            why = "it is not launched yet"
+            if machine.state is not MachineState.REQUESTED:
+                why = (
+                    "it has a runner, and powers itself off after the job; inspect it while the job "
+                    "runs, or quarantine another machine before it has a runner"
+                )
+            _refuse(RefusalKind.CONTRADICTED, f"machine {machine.id} cannot be quarantined: {why}")
+
+    def _resolve(self, text: str, allowed: Collection[TargetKind]) -> HoldTarget:
+        """Return the target of this name. Raises OperatorRequestRefusedError."""
+        found = [one for one in self._named(text) if one.kind in allowed]
+        if len(found) > 1:
+            names = " or ".join(map(str, found))
+            _refuse(RefusalKind.CONTRADICTED, f"{text} has several meanings: write {names}")
+        if not found:
+            nouns = " or ".join(noun for kind, noun in _NOUNS.items() if kind in allowed)
+            where = "fleet.yaml and autoscaler machines have the names"
+            _refuse(RefusalKind.UNKNOWN, f"no {nouns} is called {text}: {where}")
+        return found[0]
+
+    def _named(self, text: str) -> Iterator[HoldTarget]:
+        state = self._journal.ledger.state
+        if text == ALL:
+            yield WHOLE_FLEET
+            return
+        kind, slash, name = text.partition("/")
+        prefixed = bool(slash) and kind in set(TargetKind)
+        wanted, name = (TargetKind(kind), name) if prefixed else (None, text)
+        skus: set[str] = set(state.catalogue.skus)
+        providers: set[str] = set(self._providers)
+        for _, target, _ in held(state.operator_holds):  # what is held may be gone from fleet.yaml
+            skus |= {target.name} if target.kind is TargetKind.SKU else set()
+            providers |= {target.name} if target.kind is TargetKind.PROVIDER else set()
+        if wanted in (None, TargetKind.SKU) and name in skus:
+            yield HoldTarget(TargetKind.SKU, name)
+        if wanted in (None, TargetKind.PROVIDER) and name in providers:
+            yield HoldTarget(TargetKind.PROVIDER, name)
+        known = state.by_provider_id.get(ProviderMachineId(name), MachineId(name))
+        if wanted in (None, TargetKind.MACHINE) and known in state.machines:
+            yield machine_target(known)
+
+
+def _refuse(kind: RefusalKind, reason: str) -> NoReturn:
+    raise OperatorRequestRefusedError(kind, reason)

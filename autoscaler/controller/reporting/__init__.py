@@ -1,0 +1,1 @@
+"""Reports what happened, as metrics, log lines, traces and rows of history."""

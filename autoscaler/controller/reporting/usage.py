@@ -1,0 +1,180 @@
+"""Reports what the time of machines bought, why jobs failed, and how long workflow runs take.
+
+It follows the rows of history, so its cost follows what changed. Each row costs O(1).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.telemetry import UsageTelemetry
+from autoscaler.ledger.jobs.job_waits import launched_at, machine_of
+from autoscaler.model.accounting import FailureCause, MachineUse
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.identifiers import Instant, JobId, MachineId
+from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.interruptions import TAKES
+from autoscaler.model.machines.machine import ExitReason, Machine, MachineState, TerminationReason
+
+_ENDS = frozenset({MachineState.TERMINATING, MachineState.TERMINATED, MachineState.LOST})
+_OVER = frozenset({*_ENDS, MachineState.EXITED, MachineState.FAILED})
+
+TAKEN_FROM_JOB = frozenset(
+    {
+        TerminationReason.INTERRUPTED,
+        TerminationReason.LOST,
+        TerminationReason.SHUT_DOWN,
+        TerminationReason.SILENT_AND_FINISHED,
+        TerminationReason.LIFETIME,
+        TerminationReason.OPERATOR,
+    }
+)
+"""Reasons of a machine's end that explain why its job failed."""
+
+RUNNER_FAILED = frozenset(
+    {
+        ExitReason.HUNG,
+        ExitReason.STOPPED,
+        ExitReason.NOT_STARTED,
+        ExitReason.NOT_CONNECTED,
+        ExitReason.REGISTRATION_REFUSED,
+    }
+)
+"""Exits of a runner that explain why its job failed."""
+
+_NO_FAILURES = frozenset({"success", "skipped", "neutral", "action_required"})
+
+
+@dataclass(slots=True)
+class _AtWork:
+    job: JobId
+    since: Instant
+
+
+class UsageMeter:
+    """Follows the machines at work, and the failed jobs whose machine has not ended yet.
+
+    Both are in memory alone. After a restart, failed jobs from before it are not counted.
+    """
+
+    def __init__(self, journal: Journal, telemetry: UsageTelemetry) -> None:
+        self._state = journal.ledger.state
+        self._telemetry = telemetry
+        self._at_work: dict[MachineId, _AtWork] = {}
+        self._failed: dict[JobId, Job] = {}
+        journal.on_history(self._on_history)
+
+    def resume(self) -> None:
+        """Follow the machines whose jobs run, after the records were restored. O(jobs)."""
+        for job in self._state.jobs.values():
+            if job.state is JobState.IN_PROGRESS:
+                self._starts(job, job.started_at or job.updated_at)
+
+    def _on_history(self, rows: Sequence[HistoryRow]) -> None:
+        for row in rows:
+            if row.kind == "job":
+                self._on_job(row)
+            elif row.kind == "machine":
+                machine = self._state.machines.get(MachineId(row.record))
+                if machine is not None:
+                    self._on_machine(row, machine)
+
+    def _on_job(self, row: HistoryRow) -> None:
+        job = self._state.jobs.get(JobId(int(row.record)))
+        if job is None:
+            return
+        if row.event == JobState.IN_PROGRESS:
+            self._starts(job, job.started_at or row.at)
+        elif row.event == JobState.COMPLETED:
+            self._completes(job, job.completed_at or row.at)
+
+    def _starts(self, job: Job, at: Instant) -> None:
+        found = machine_of(self._state, job)
+        if found is None or found[1].id in self._at_work:
+            return
+        machine = found[1]
+        self._at_work[machine.id] = _AtWork(job.id, at)
+        self._use(machine, MachineUse.READY, _ready_at(machine), at)
+
+    def _completes(self, job: Job, at: Instant) -> None:
+        found = machine_of(self._state, job)
+        if found is None:
+            return
+        machine = found[1]
+        at_work = self._at_work.get(machine.id)
+        if at_work is not None and at_work.job == job.id:
+            del self._at_work[machine.id]
+            self._use(machine, MachineUse.JOB, at_work.since, at, job)
+        if job.conclusion in _NO_FAILURES:
+            return
+        if machine.state in _OVER:
+            self._count_failure(job, machine)
+        else:
+            self._failed[job.id] = job
+
+    def _on_machine(self, row: HistoryRow, machine: Machine) -> None:
+        if row.event == MachineState.READY and machine.progress.ready_at == row.at:
+            self._use(machine, MachineUse.BOOT, launched_at(self._state, machine), row.at)
+        elif row.event in _ENDS and row.code:
+            self._ends(machine, row.at)
+        if row.event == MachineState.EXITED or row.event in _ENDS:
+            runner = self._runner_of(machine)
+            job = self._failed.pop(runner.job, None) if runner and runner.job else None
+            if job is not None:
+                self._count_failure(job, machine)
+
+    def _ends(self, machine: Machine, at: Instant) -> None:
+        at_work = self._at_work.pop(machine.id, None)
+        runner = self._runner_of(machine)
+        job = self._state.jobs.get(runner.job) if runner and runner.job else None
+        ready_at = _ready_at(machine)
+        if at_work is not None:
+            until = job.completed_at if job is not None and job.completed_at else at
+            self._use(machine, MachineUse.JOB, at_work.since, min(until, at), job)
+            self._use(machine, MachineUse.END, until, at)
+        elif runner is not None and runner.job is not None:
+            if job is not None and job.started_at is not None:
+                self._use(machine, MachineUse.END, job.completed_at or at, at)
+        elif ready_at is not None:
+            self._use(machine, MachineUse.READY, ready_at, at)
+        elif machine.placement.provider_id is not None:
+            self._use(machine, MachineUse.FAILED_LAUNCH, launched_at(self._state, machine), at)
+
+    def _runner_of(self, machine: Machine) -> Runner | None:
+        name = machine.work.runner
+        return self._state.runners.get(name) if name is not None else None
+
+    def _use(
+        self,
+        machine: Machine,
+        use: MachineUse,
+        since: Instant | None,
+        until: Instant,
+        job: Job | None = None,
+    ) -> None:
+        if since is None or until <= since:
+            return
+        seconds = until - since
+        price = self._state.spot_costs.price_of(machine, self._state.catalogue)
+        repository = job.repository if job is not None else ""
+        self._telemetry.machine_used(
+            machine.sku, use, seconds, seconds * price / 3600.0, repository
+        )
+
+    def _count_failure(self, job: Job, machine: Machine) -> None:
+        if job.demand is None:
+            return
+        if (
+            machine.interruption.kind in TAKES
+            or machine.termination.reason in TAKEN_FROM_JOB
+            or machine.work.exit_reason in RUNNER_FAILED
+        ):
+            self._telemetry.job_failed(job.demand.skus[0], FailureCause.INFRASTRUCTURE)
+        elif job.conclusion == "failure":
+            self._telemetry.job_failed(job.demand.skus[0], FailureCause.CODE)
+
+
+def _ready_at(machine: Machine) -> Instant | None:
+    """Return since when a machine could run a job. A machine without a launch request is found assigned."""
+    return machine.progress.ready_at or machine.progress.assigned_at

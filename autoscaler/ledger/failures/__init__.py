@@ -1,0 +1,1 @@
+"""What failed, how often in a row, and for how long it stays on hold."""

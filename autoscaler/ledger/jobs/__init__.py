@@ -1,0 +1,1 @@
+"""What events about jobs, runs and runners change."""

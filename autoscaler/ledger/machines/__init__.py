@@ -1,0 +1,1 @@
+"""What events about machines and launch requests change."""

@@ -1,0 +1,242 @@
+"""Applies events of machines: reports of agents, requests to terminate, and reads at GitHub."""
+
+from autoscaler.ledger.failures.circuits import note_refused_image
+from autoscaler.ledger.failures.cooldowns import note_early_exit, note_failed_boot, note_good_boot
+from autoscaler.ledger.failures.faulty_hosts import avoid_host
+from autoscaler.ledger.job_holds import JOB_ASSIGNED_WITHIN
+from autoscaler.ledger.machines.deadlines import (
+    SILENCE,
+    TERMINATE_AGAIN,
+    TERMINATED_AFTER_JOB,
+    due,
+    lifetime_end,
+    work_over_at,
+)
+from autoscaler.ledger.machines.interruptions import note_silent, note_taken
+from autoscaler.ledger.machines.states import close_its_runner, end, fail, move, see
+from autoscaler.ledger.records.state import LedgerState
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.events import (
+    ConsoleRead,
+    HealthChecksReported,
+    MachineAttested,
+    MachineExited,
+    MachineReportedStage,
+    MachineSeen,
+    RunnerRead,
+    RunnerReadRequested,
+    TerminationAnswered,
+    TerminationRequested,
+)
+from autoscaler.model.identifiers import Instant
+from autoscaler.model.jobs.runners import IDLE_STATES
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import (
+    ExitReason,
+    Machine,
+    MachineState,
+    TerminationReason,
+)
+from autoscaler.model.transitions import may_become
+
+_S = MachineState
+_LATE = {_S.LAUNCHED: FailureClass.BOOT_DEADLINE, _S.BOOTED: FailureClass.HEALTH_CHECK}
+
+
+def on_attestation(state: LedgerState, event: MachineAttested) -> None:
+    """Mark the machine as booted, and replace its nonce."""
+    machine = state.machines[event.machine]
+    if machine.state in (_S.LAUNCHED, _S.READY):
+        move(state, machine, _S.BOOTED, event.at)
+    with state.changing(machine):
+        machine.nonce_hash = event.nonce_hash
+        machine.placement.host = event.host or machine.placement.host
+        if machine.work.last_seen is None:
+            machine.progress.stage = ""  # what the machine waited for until now
+        machine.progress.booted_at = machine.progress.booted_at or event.at
+        machine.work.agent_seen = True
+        machine.work.last_seen = event.at
+        machine.due = due(state, machine)
+    state.note(machine, event.at, "attested")
+
+
+def on_stage(state: LedgerState, event: MachineReportedStage) -> None:
+    """Store the stage of the machine's boot."""
+    machine = state.machines[event.machine]
+    with state.changing(machine):
+        machine.progress.stage = event.stage
+    see(state, machine, event.at)
+    state.note(machine, event.at, "stage", event.stage)
+
+
+def on_health_checks(state: LedgerState, event: HealthChecksReported) -> None:
+    """Mark the machine as ready, or as failed if its health checks failed."""
+    machine = state.machines[event.machine]
+    if event.runner_version:
+        with state.changing(machine):
+            machine.progress.runner_version = event.runner_version
+    unassigned = machine.state is _S.ASSIGNED and not machine.work.may_run_job
+    if not event.passed and (machine.state is _S.BOOTED or unassigned):
+        failure, reason = FailureClass.HEALTH_CHECK, f"health checks: {event.detail}"
+        note_failed_boot(state, machine, failure, event.at, reason)
+        avoid_host(state, machine, event.at, event.detail)
+        fail(state, machine, failure, event.at, event.detail)
+    elif event.passed and machine.state is _S.BOOTED:
+        if machine.progress.ready_at is None:
+            _learn_boot_time(state, machine, event.at)
+        note_good_boot(state, machine, event.at)
+        passed = f"checks passed: {event.detail}" if event.detail else ""
+        move(state, machine, _S.READY, event.at, passed)
+        with state.changing(machine):
+            machine.progress.ready_at = machine.progress.ready_at or event.at
+        see(state, machine, event.at)
+
+
+def on_seen(state: LedgerState, event: MachineSeen) -> None:
+    """Store that the agent sent an authenticated request."""
+    machine = state.machines.get(event.machine)
+    if machine is not None:
+        if event.polled:
+            with state.changing(machine):
+                machine.work.agent_seen = True
+        see(state, machine, event.at)
+
+
+def on_exited(state: LedgerState, event: MachineExited) -> None:
+    """Mark the machine as exited. It has two minutes to power itself off."""
+    machine = state.machines[event.machine]
+    if may_become(machine, _S.EXITED):
+        with state.changing(machine):
+            machine.work.exit_reason = event.reason
+        if event.reason is ExitReason.VERSION_DEPRECATED and _had_no_job(state, machine):
+            note_refused_image(state, machine, event.at, event.detail)
+        elif event.reason is not ExitReason.STOPPED and _is_unfit(state, machine, event):
+            note_early_exit(state, machine, event.at, event.detail)
+        close_its_runner(state, machine, event.at, event.detail)
+        move(state, machine, _S.EXITED, event.at, event.detail)
+        if event.reason is ExitReason.STOPPED:
+            note_taken(state, machine, event.at)
+
+
+def on_termination_requested(state: LedgerState, event: TerminationRequested) -> None:
+    """Mark the machine as terminating, or count a repeated request to terminate it."""
+    machine = state.machines[event.machine]
+    close_its_runner(state, machine, event.at, event.reason)
+    if machine.state is not _S.TERMINATING:
+        failure = _failure_to_become_ready(machine, event.reason_code)
+        if not end(state, machine, _S.TERMINATING, event.reason_code, event.at, event.reason):
+            return
+        with state.changing(machine):
+            machine.failure = failure or machine.failure
+        if failure is not None and machine.progress.ready_at is None:
+            note_failed_boot(state, machine, failure, event.at, event.reason)
+    with state.changing(machine):
+        machine.due = event.at + TERMINATE_AGAIN.delay(machine.termination.attempts)
+        machine.termination.attempts += 1
+
+
+def on_termination_answered(state: LedgerState, event: TerminationAnswered) -> None:
+    """Store whether the provider accepted the request. The request is repeated either way."""
+    machine = state.machines.get(event.machine)
+    if machine is None:
+        return
+    if event.error:
+        state.note(machine, event.at, "termination_refused", event.error)
+    error = event.error[:500]
+    if machine.state is _S.TERMINATING and error != machine.termination.error:
+        with state.changing(machine):
+            machine.termination.error = error
+    if machine.does_not_terminate:
+        attempts = f"{machine.termination.attempts} requests to terminate it"
+        state.note(machine, event.at, "not_terminated", f"{attempts}: {machine.provider_words}")
+
+
+def on_runner_read_requested(state: LedgerState, event: RunnerReadRequested) -> None:
+    """Schedule the next look at a silent machine, 15 minutes later."""
+    machine = state.machines[event.machine]
+    with state.changing(machine):
+        machine.work.read_at = event.at
+        machine.due = min(event.at + SILENCE, lifetime_end(state, machine))
+
+
+def on_runner_read(state: LedgerState, event: RunnerRead) -> None:
+    """Count an answer that the machine's work is over. Two answers, 15 minutes apart, are proof.
+
+    A request of the agent starts this proof again, but not the proof that the registration is deleted.
+    """
+    machine = state.machines.get(event.machine)
+    if machine is None or machine.state is not _S.ASSIGNED:
+        return
+    if event.finished:
+        note_silent(state, machine, event.at)
+    with state.changing(machine):
+        if not event.finished:
+            machine.work.finished_at, machine.work.finished_reads = None, 0
+        elif machine.work.finished_at is None:
+            machine.work.finished_at, machine.work.finished_reads = event.at, 1
+            machine.due = min(event.at + SILENCE, lifetime_end(state, machine))
+        elif event.at - machine.work.finished_at >= SILENCE:
+            machine.work.finished_reads = 2
+            machine.due = event.at
+        _note_unregistered(state, machine, event)
+    state.note(machine, event.at, "runner_read", event.detail)
+
+
+def _note_unregistered(state: LedgerState, machine: Machine, event: RunnerRead) -> None:
+    """Decide to terminate a machine half an hour after its job, if its registration is deleted."""
+    over_at = work_over_at(state, machine)
+    machine.work.read_at = event.at
+    if over_at is None or not (event.finished and event.unregistered):
+        machine.work.unregistered_at = None
+    elif machine.work.unregistered_at is None:
+        machine.work.unregistered_at = event.at
+    elif (
+        event.at - machine.work.unregistered_at >= SILENCE
+        and event.at - over_at >= TERMINATED_AFTER_JOB
+    ):
+        machine.termination.reason = TerminationReason.FINISHED
+        machine.due = event.at
+
+
+def on_console_read(state: LedgerState, event: ConsoleRead) -> None:
+    """Add the console output to the machine's history."""
+    state.note_row(HistoryRow(event.at, "machine", event.machine, "console", event.shown))
+
+
+def _failure_to_become_ready(
+    machine: Machine, reason_code: TerminationReason
+) -> FailureClass | None:
+    """Return the failure of a machine that missed the deadline of its boot or health checks, or None."""
+    return _LATE.get(machine.state) if reason_code is TerminationReason.DEADLINE else None
+
+
+def _is_unfit(state: LedgerState, machine: Machine, event: MachineExited) -> bool:
+    """Return True if a runner without a job exited at once, or could not connect to GitHub.
+
+    A runner that cannot connect exits after minutes. Its registration may already be deleted by then.
+    """
+    if event.reason is not ExitReason.NOT_CONNECTED:
+        return _exited_at_once(state, machine, event.at)
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    return runner is not None and runner.job is None
+
+
+def _exited_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
+    """Return True if the runner exited without a job before GitHub should have given it one."""
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    if runner is None or not _had_no_job(state, machine):
+        return False
+    started = runner.listening_at
+    return started is None or at - started < JOB_ASSIGNED_WITHIN
+
+
+def _had_no_job(state: LedgerState, machine: Machine) -> bool:
+    """Return True if GitHub may still give the runner its first job. False for an ended registration."""
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    return runner is not None and runner.job is None and runner.state in IDLE_STATES
+
+
+def _learn_boot_time(state: LedgerState, machine: Machine, at: Instant) -> None:
+    took = at - machine.created_at - machine.absence
+    known = state.boot_seconds.get(machine.sku, took)
+    state.boot_seconds[machine.sku] = known + 0.2 * (took - known)

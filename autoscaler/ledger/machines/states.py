@@ -1,0 +1,117 @@
+"""Changes the state of a machine, with its reason, and what depends on the state."""
+
+from autoscaler.ledger.machines.deadlines import TERMINATE_AGAIN, due
+from autoscaler.ledger.machines.operator_holds import end_holds_of
+from autoscaler.ledger.records.state import LedgerState
+from autoscaler.model.identifiers import Instant
+from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.interruptions import TAKES
+from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
+from autoscaler.model.transitions import may_become
+
+_S = MachineState
+
+
+def leave(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
+    """Mark a machine as terminating that shuts down without a request of the controller.
+
+    The controller requests its termination only if the machine still exists after `TERMINATE_AGAIN.first`.
+    """
+    code = found_reason(state, machine)
+    close_its_runner(state, machine, at, reason)
+    end(state, machine, _S.TERMINATING, code, at, reason)
+    with state.changing(machine):
+        machine.due = at + TERMINATE_AGAIN.first
+
+
+def end(
+    state: LedgerState,
+    machine: Machine,
+    to: MachineState,
+    code: TerminationReason,
+    at: Instant,
+    reason: str,
+) -> bool:
+    """Move a machine towards its end. Return False if it cannot move there.
+
+    `code` is its reason code unless it has been terminating: then the first reason remains.
+    """
+    is_first = machine.state is not _S.TERMINATING
+    if not move(state, machine, to, at, reason, code if is_first else ""):
+        return False
+    if is_first:
+        with state.changing(machine):
+            machine.termination.reason = code
+    return True
+
+
+def found_reason(state: LedgerState, machine: Machine) -> TerminationReason:
+    """Return why a machine ends that the controller does not terminate. Call it before its runner is closed."""
+    if machine.state is _S.FAILED:
+        return machine.termination.reason or TerminationReason.FAILED
+    if machine.interruption.kind in TAKES:
+        return TerminationReason.INTERRUPTED
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    over = runner is not None and runner.state is RunnerState.DONE
+    if machine.state is _S.EXITED or (machine.state is _S.ASSIGNED and over):
+        return TerminationReason.POWERED_OFF
+    return TerminationReason.SHUT_DOWN
+
+
+def move(
+    state: LedgerState,
+    machine: Machine,
+    to: MachineState,
+    at: Instant,
+    detail: str = "",
+    code: str = "",
+) -> bool:
+    """Change a machine's state. Return False if `MACHINE_TRANSITIONS` does not have this transition.
+
+    `detail` and `code` are the reason in words and as a code.
+    """
+    with state.changing(machine):
+        if not state.enter(machine, to):
+            return False
+        machine.since, machine.absence = at, 0.0
+        if to in (_S.TERMINATED, _S.LOST):
+            machine.progress.ended_at = at
+        machine.due = due(state, machine)
+        if detail:
+            machine.reason = detail[:500]
+    if not machine.occupies:
+        end_holds_of(state, machine.id, at)
+    state.note(machine, at, to, detail, code)
+    return True
+
+
+def fail(
+    state: LedgerState, machine: Machine, failure: FailureClass, at: Instant, reason: str
+) -> None:
+    """Mark a machine or a slot as failed. A machine that exists becomes due for termination."""
+    close_its_runner(state, machine, at, reason)
+    with state.changing(machine):
+        machine.failure = failure
+    move(state, machine, _S.FAILED, at, reason, failure)
+
+
+def see(state: LedgerState, machine: Machine, at: Instant) -> None:
+    """Store that the agent has just sent an authenticated request."""
+    with state.changing(machine):
+        machine.work.last_seen = at
+        machine.work.finished_at, machine.work.finished_reads = None, 0
+        if machine.state in (_S.READY, _S.ASSIGNED):
+            machine.absence = 0.0
+        machine.due = due(state, machine)
+
+
+def close_its_runner(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
+    """End the registration of a machine that exits or is terminated."""
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    if runner is None or not may_become(runner, RunnerState.DONE):
+        return
+    with state.changing(runner):
+        state.enter(runner, RunnerState.DONE)
+        runner.since, runner.reason = at, reason[:500]
+    state.note(runner, at, RunnerState.DONE, reason)

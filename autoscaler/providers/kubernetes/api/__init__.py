@@ -1,0 +1,1 @@
+"""The API server: connection, credentials, paths and errors."""

@@ -1,0 +1,1 @@
+"""Checks of fleet.yaml, offline and online."""

@@ -1,0 +1,1 @@
+"""Which pods are the fleet's, and which pod a token is of."""

@@ -1,0 +1,1 @@
+"""Lists pods, and says what their status means."""

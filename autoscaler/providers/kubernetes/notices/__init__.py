@@ -1,0 +1,1 @@
+"""What changes about pods, and what it means for the controller."""

@@ -1,0 +1,161 @@
+"""Notices about pods, from all answers of the API server: evictions, preemptions, lost nodes, deletions, ends.
+
+The API server keeps no messages, so each is received once. Any answer may be the last that shows why a pod
+ends: a watch breaks, a list expires after its first page, a deletion removes the pod. So what an answer shows
+of a pod becomes a notice, whatever was asked for.
+
+An end that an answer shows is recorded as it is. A missing pod alone proves nothing. Nor does the report of a
+removal alone: a watch with a label selector also reports a pod as deleted that lost the label (Kubernetes
+documentation, "API Concepts"). So a pod that was removed before its end is read again.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.notices import Message, Notice
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.events import ListedMachine
+from autoscaler.model.identifiers import ProviderMachineId, Seconds
+from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.providers.kubernetes.api import paths
+from autoscaler.providers.kubernetes.api.server import ApiServer
+from autoscaler.providers.kubernetes.identity.ownership import identity_of
+from autoscaler.providers.kubernetes.listing.machines import (
+    disruption_notice,
+    identity,
+    listed_machine,
+    pod_notice,
+    removed_machine,
+)
+from autoscaler.providers.kubernetes.listing.statuses import is_disruption_revoked, pod_state
+from autoscaler.providers.kubernetes.notices.background import Background
+from autoscaler.providers.kubernetes.notices.observed_api import ObservedApi
+from autoscaler.providers.kubernetes.notices.watch import Change, PodWatch
+from autoscaler.providers.kubernetes.settings import KubernetesSettings
+
+AT_ONCE = 10
+"""Messages of one `receive`."""
+
+MOST_REMOVED = 5000
+"""Ended or removed pods that are remembered, the last ones. Others are missing in two complete lists."""
+
+
+class PodNotices:
+    """Implements `NoticeQueue` for one namespace."""
+
+    def __init__(self, api: ApiServer, settings: KubernetesSettings, clock: Clock) -> None:
+        self.api: ApiServer = ObservedApi(api, settings, self._see)
+        """The API server. All requests about pods go through this object, so that no answer is overlooked."""
+        self._settings = settings
+        self._clock = clock
+        self._watch = PodWatch(self.api, settings)
+        self._said: dict[ProviderMachineId, NoticeKind] = {}
+        self._removed: dict[ProviderMachineId, ListedMachine] = {}
+        self._announced: dict[ProviderMachineId, Notice] = {}
+        self._background: Background[Notice] = Background(self._notices)
+        self._numbers = 0
+
+    async def receive(self, wait: Seconds) -> tuple[Message, ...]:
+        """Return up to ten messages. Waits up to `wait` seconds for the first (see `NoticeQueue`)."""
+        found = []
+        for notice in await self._background.take(AT_ONCE, wait):
+            self._numbers += 1
+            found.append(Message(str(self._numbers), str(self._numbers), notice))
+        return tuple(found)
+
+    async def settle(self, receipts: Sequence[str]) -> None:
+        """Do nothing: no message is received again (see `NoticeQueue`)."""
+
+    async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
+        """Return these pods as the API server shows them now (see `NoticeQueue`)."""
+        found = []
+        for machine in machines:
+            pod = await self._pod(machine)
+            if pod is not None:
+                found.append(listed_machine(self._settings, pod))
+            elif machine in self._removed:
+                found.append(self._removed[machine])
+        return tuple(found)
+
+    async def close(self) -> None:
+        """End the watch. Idempotent."""
+        await self._background.close()
+
+    async def _pod(self, machine: ProviderMachineId) -> Mapping[str, Any] | None:
+        known = identity_of(machine)
+        if known is None:
+            return None
+        try:
+            pod = await self.api.request("GET", paths.pod(self._settings.namespace, known.name))
+        except ProviderError as error:
+            if error.code == "NotFound":
+                return None
+            raise
+        return pod if identity(pod) == known else None
+
+    def _see(self, pod: Mapping[str, Any]) -> None:
+        """Pass on what an answer shows of a pod, if it is new. An older answer may come after the removal."""
+        machine = identity(pod).machine
+        if machine in self._removed:
+            return
+        notice = self._notice(Change(machine, pod))
+        if notice is not None:
+            self._background.put(notice)
+        if notice is not None or machine in self._announced:
+            # If the next list lacks the pod, the pod has disappeared.
+            self._watch.note_existing(machine)
+
+    async def _notices(self) -> AsyncGenerator[Notice, None]:
+        async with aclosing(self._watch.changes()) as changes:
+            async for change in changes:
+                notice = self._notice(change)
+                if notice is not None:
+                    yield notice
+
+    def _notice(self, change: Change) -> Notice | None:
+        """Return what a change means, or None if it means nothing new."""
+        if change.pod is None:
+            said = self._said.pop(change.machine, None)
+            announced = self._announced.pop(change.machine, None)
+            if change.removed is not None:
+                self._remember(change.machine, change.removed)
+            elif said is NoticeKind.STATE_CHANGE:
+                # A pod that was listed as gone before has been reported.
+                return None
+            elif said is None and announced is not None:
+                # The watch broke between the announcement and the deletion.
+                return announced
+            notice = Notice(
+                NoticeKind.STATE_CHANGE, (change.machine,), self._clock.now(), "does not exist"
+            )
+            ended = change.removed is not None and pod_state(change.removed).terminated
+            return replace(notice, ended=self._removed[change.machine]) if ended else notice
+        announced = disruption_notice(change.pod, self._clock.now())
+        if announced is not None:
+            self._announced[change.machine] = announced
+        elif is_disruption_revoked(change.pod):
+            self._announced.pop(change.machine, None)
+        found = pod_notice(self._settings, change.pod, self._clock.now())
+        ended = pod_state(change.pod).terminated
+        new_end = ended and change.machine not in self._removed
+        if ended:
+            # The garbage collection of a lost node's pods removes them right after it has written why.
+            self._remember(change.machine, change.pod)
+        else:
+            # It was not removed: it had lost its label.
+            self._removed.pop(change.machine, None)
+        known = found is not None and self._said.get(change.machine) is found.kind
+        if found is None or (known and not new_end):
+            return None
+        self._said[change.machine] = found.kind
+        return replace(found, ended=self._removed[change.machine]) if ended else found
+
+    def _remember(self, machine: ProviderMachineId, pod: Mapping[str, Any]) -> None:
+        known, found = self._removed.get(machine), removed_machine(self._settings, pod)
+        # A pod that has ended may be deleted later: the first sight shows whether it was deleted before.
+        self._removed[machine] = found if known is None else replace(found, deleted=known.deleted)
+        if len(self._removed) > MOST_REMOVED:
+            del self._removed[next(iter(self._removed))]

@@ -1,0 +1,1 @@
+"""Single values: quantities, names, references of images."""
