@@ -226,7 +226,7 @@ class Flow:
 
     def _first_with_free(self, classes: int, end: int) -> tuple[int, int] | None:
         """Return the first of some classes with a free place in a pool before `end`, and this pool, or None."""
-        while classes := classes & self._with_free:
+        while classes:
             lowest = classes & -classes
             number = lowest.bit_length() - 1
             pool = self._first_free_pool(number)
@@ -266,8 +266,8 @@ class Flow:
         if stuck >> root & 1:
             return None
         for pool in self._movable[root]:  # most detours are of two classes
-            last = self._first_with_free(users[pool], end)
-            if last is not None and pool < end:
+            ends = users[pool] & self._with_free
+            if ends and pool < end and (last := self._first_with_free(ends, end)) is not None:
                 return [(root, pool), last]
         reached = stuck | 1 << root
         # Class, pool, and the classes that this pool was the first to lead to.
@@ -280,7 +280,8 @@ class Flow:
                         continue
                     reached |= new
                     steps.append((number, pool, new))
-                    if (last := self._first_with_free(new, end)) is not None:
+                    ends = new & self._with_free
+                    if ends and (last := self._first_with_free(ends, end)) is not None:
                         return [*_traced(steps, last[0]), last]
         self._stuck[end] = reached
         return None

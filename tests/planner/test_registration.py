@@ -286,7 +286,7 @@ def test_remembering_failed_searches_changes_no_match(seed: int) -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(("kind", "most"), [(Counting, 52), (Forgetful, 52 * 50)])
+@pytest.mark.parametrize(("kind", "most"), [(Counting, 51), (Forgetful, 51 * 50)])
 def test_classes_of_an_account_without_budget_are_searched_once(
     kind: type[Counting], most: int
 ) -> None:
