@@ -122,6 +122,7 @@ mutants: setup ## Run mutation tests on planner/ and ledger/ (hours); ARGS=plann
 pages: setup ## Write the tables of docs/cases.md and of the Terraform modules.
 	@$(BIN)/python -m tests.cases
 	@$(BIN)/python scripts/module_docs.py
+	@$(BIN)/python scripts/reason_docs.py
 
 dashboards: setup ## Write the Grafana dashboards of deploy/grafana.
 	@$(BIN)/python -m dashboards

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoscaler import operator_commands
-from autoscaler.images import images
+from autoscaler.images import commands as image_commands
+from autoscaler.images.commands import images
 from autoscaler.operator_commands.usage import PlainGroup
 
 if TYPE_CHECKING:
     from autoscaler.config import Configuration, Problem
-    from autoscaler.config.runner_keys import Hardware, ImportOptions
+    from autoscaler.config.importing.runner_keys import Hardware, ImportOptions
     from autoscaler.model.catalogue import OperatingSystem
 
 USAGE_ERROR = 2
@@ -155,7 +156,7 @@ def import_(
 
     Reports on stderr every key that it does not convert, with the reason.
     """
-    from autoscaler.config.runner_keys import ImportOptions
+    from autoscaler.config.importing.runner_keys import ImportOptions
     from autoscaler.model.catalogue import OperatingSystem
 
     given = {OperatingSystem.LINUX: linux_ami, OperatingSystem.WINDOWS: windows_ami}
@@ -173,22 +174,31 @@ def schema() -> None:
     typer.echo(json_schema(provider_kinds()))
 
 
-commands.command()(operator_commands.alerts)
-commands.command()(operator_commands.status)
-commands.command()(operator_commands.jobs)
-commands.command()(operator_commands.machines)
-commands.command()(operator_commands.explain)
-commands.command()(operator_commands.history)
-commands.command()(operator_commands.unverified)
-commands.command()(operator_commands.terminate)
-commands.command()(operator_commands.pause)
-commands.command()(operator_commands.drain)
-commands.command()(operator_commands.quarantine)
-commands.command()(operator_commands.resume)
-commands.command()(operator_commands.retry)
-commands.command()(operator_commands.plan)
-commands.command()(operator_commands.reload)
-commands.command()(operator_commands.adopt)
+for _command in (
+    operator_commands.alerts,
+    operator_commands.status,
+    operator_commands.jobs,
+    operator_commands.machines,
+    operator_commands.explain,
+    operator_commands.history,
+    operator_commands.unverified,
+    operator_commands.terminate,
+    operator_commands.pause,
+    operator_commands.drain,
+    operator_commands.quarantine,
+    operator_commands.resume,
+    operator_commands.retry,
+    operator_commands.plan,
+    operator_commands.reload,
+    operator_commands.adopt,
+):
+    commands.command()(_command)
+images.command()(operator_commands.publish)
+images.command()(operator_commands.prune)
+images.command("check")(operator_commands.check_images)
+images.command()(image_commands.values)
+images.command()(image_commands.build)
+images.command()(image_commands.driver)
 images.command()(operator_commands.shell)
 images.command()(operator_commands.bake)
 commands.add_typer(images, name="images")
@@ -224,7 +234,7 @@ def main() -> None:
 
 def _ask_providers(configuration: "Configuration") -> tuple[str, ...]:
     """Print the problems that the providers report. Return the other answers. Raises Exit for an error."""
-    from autoscaler.app.online import check_online
+    from autoscaler.app.preflight import check_online
 
     answers = check_online(configuration)
     _report(answers.problems)
@@ -240,7 +250,7 @@ def _import(
     from shutil import get_terminal_size
 
     from autoscaler.config import ConfigurationError
-    from autoscaler.config.importing import import_scale_config, report_lines
+    from autoscaler.config.importing.conversion import import_scale_config, report_lines
 
     try:
         text, imported = import_scale_config(file, options, _hardware_of, whole=whole)
@@ -259,21 +269,14 @@ def _import(
         typer.echo(text, nl=False)
 
 
-def _price_of(instance_type: str, os: "OperatingSystem") -> float:
-    """Return the on-demand price in dollars an hour. Raises ValueError if it is unknown."""
-    from autoscaler.providers.ec2.instance_types import instance_type as find
-
-    return find(instance_type).dollars_per_hour(os)
-
-
 def _hardware_of(instance_type: str, os: "OperatingSystem") -> "Hardware":
     """Return what is known of an instance type. Raises ValueError if it is unknown or has no price."""
-    from autoscaler.config.runner_keys import Hardware
+    from autoscaler.config.importing.runner_keys import Hardware
     from autoscaler.images.recipe_images import recipe_image
     from autoscaler.providers.ec2.instance_types import instance_type as find
 
-    _price_of(instance_type, os)
     found = find(instance_type)
+    found.dollars_per_hour(os)
     return Hardware(found.arch, recipe_image(found.gpu_name, os, found.arch))
 
 

@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from autoscaler.app.host import new_event_loop
+from autoscaler.app.event_loop import new_event_loop
 from autoscaler.controller.reconciler import Pace
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
-from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
-from autoscaler.server.serving import Endpoint, Serving
-from autoscaler.server.settings import Address, ServerSettings
+from autoscaler.server.listening.serving import Endpoint, Serving
+from autoscaler.server.listening.settings import Address, ServerSettings
+from autoscaler.server.machines.bootstrap import BootstrapEndpoint
 from autoscaler.server.webhook import WebhookEndpoint
 from benchmarks.console_cost import console_of
 from benchmarks.crowded_fleet import REPOSITORY, Crowd
@@ -136,7 +136,7 @@ async def measure(names: list[str], rate: float, seconds: float) -> bool:
         async with fleet.at_work(Path(folder)) as process:
             webhook = WebhookEndpoint(
                 lambda body, header: verify_signature(body, header, [SECRET]),
-                fleet.intake.submit,
+                fleet.intake.accept,
                 fleet.clock,
                 fleet.telemetry,
             )

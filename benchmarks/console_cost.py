@@ -26,11 +26,10 @@ from autoscaler.controller.reconciler import Pace
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.operators import Operator, OperatorName, Role
 from autoscaler.planner.planner import plan
-from autoscaler.server.bearer import BearerTokens
-from autoscaler.server.console import ConsoleEndpoint
-from autoscaler.server.serving import Serving
-from autoscaler.server.settings import Address, ServerSettings
-from autoscaler.server.wrong_tokens import WrongTokens
+from autoscaler.server.listening.serving import Serving
+from autoscaler.server.listening.settings import Address, ServerSettings
+from autoscaler.server.operators.console import ConsoleEndpoint
+from autoscaler.server.tokens import BearerTokens, WrongTokens
 from benchmarks.crowded_fleet import REPOSITORY, Crowd
 from benchmarks.full_fleet import FullFleet
 from benchmarks.timed_loop import TimedLoop

@@ -14,15 +14,15 @@ from autoscaler.controller.ports.github import (
     NewRegistration,
     Redelivered,
     RegisteredRunner,
+    RerunAnswer,
     RetryLaterError,
     RunnerBusyError,
 )
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
-from autoscaler.controller.ports.reruns import RerunAnswer
-from autoscaler.github.budget import RESERVES
 from autoscaler.github.deliveries import OVERLAP
-from autoscaler.github.exchange import Importance
-from autoscaler.github.lists import FASTEST
+from autoscaler.github.lists.reader import FASTEST
+from autoscaler.github.requests.budget import RESERVES
+from autoscaler.github.requests.exchange import Importance
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs.access import RunnerGroup

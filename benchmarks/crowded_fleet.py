@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import (
+    Access,
     Architecture,
     CapacityType,
     Catalogue,
@@ -202,6 +203,7 @@ def catalogue(crowd: Crowd) -> Catalogue:
             arch=Architecture.X64,
             launch_options=(LaunchOption(EAST, (CapacityType.ON_DEMAND,), offerings),),
             idle=IdlePolicy(minimum=crowd.idle_minimum),
+            access=Access(forks=True),
         )
     return Catalogue(
         fleet="ci",

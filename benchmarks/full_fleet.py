@@ -12,11 +12,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autoscaler.app.collecting import keep_out_of_collections
+from autoscaler.app.event_loop import keep_out_of_collections
 from autoscaler.controller.composition import Controller, Ports
 from autoscaler.controller.intake.deliveries import Intake, Parse
 from autoscaler.controller.operators.answers import FleetAnswers
 from autoscaler.controller.ports.provider import (
+    Capabilities,
     LaunchAnswer,
     LaunchOrder,
     ProofRefusedError,
@@ -41,7 +42,6 @@ from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.process import ControllerProcess, settings
-from autoscaler.simulator.world.terms import Terms
 from autoscaler.store.sqlite import SqliteStore
 from benchmarks.counted_github import CountedGitHub
 from benchmarks.crowded_fleet import EAST, NOW, REPOSITORY, Crowd, crowded
@@ -82,19 +82,29 @@ class FullStore(SqliteStore):
         return self.left
 
 
-class ListedProvider(Terms):
+class ListedProvider:
     """Implements the Provider port: lists the machines of a ledger, and launches what is asked for."""
 
-    notices = None
-
     def __init__(self, catalogue: Catalogue, machines: Sequence[Machine], clock: FastClock) -> None:
-        super().__init__(EAST, catalogue)
+        self._catalogue = catalogue
         options = [option for sku in catalogue.skus.values() for option in sku.launch_options]
         self._offerings = {one.key: one for option in options for one in option.offerings}
         self._own = catalogue.installations.own
         self._clock = clock
         self._orders: dict[str, LaunchOrder] = {}
         self._listed = [_listed(machine, self._own) for machine in machines]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The rates of the catalogue."""
+        return Capabilities(
+            largest_request=self._catalogue.largest_request(EAST),
+            launch_rate=self._catalogue.launch_rates.get(EAST),
+        )
+
+    def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
+        """Return the catalogue's offerings of a launch option."""
+        return self._catalogue.skus[sku].launch_options[option].offerings
 
     async def open(self) -> None:
         """Nothing needs to be read."""
@@ -154,9 +164,6 @@ class ListedProvider(Terms):
     async def verify(self, proof: bytes) -> ProvenIdentity:
         """No machine boots."""
         raise ProofRefusedError("not_signed", repr(proof))
-
-    async def protect(self, machine: ProviderMachineId) -> None:
-        """Nothing is taken away."""
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -33,15 +33,14 @@ from pathlib import Path
 
 import aiohttp
 
-from autoscaler.app.host import new_event_loop
+from autoscaler.app.event_loop import new_event_loop, report_lag
 from autoscaler.controller.reconciler import Pace
-from autoscaler.controller.reporting.loop_lag import LoopLag
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.server.health import Exposition, HealthEndpoint
-from autoscaler.server.serving import Serving
-from autoscaler.server.settings import Address, ServerSettings
+from autoscaler.server.listening.serving import Serving
+from autoscaler.server.listening.settings import Address, ServerSettings
 from autoscaler.server.webhook import WebhookEndpoint
 from benchmarks.console_cost import console_of, signed_in
 from benchmarks.crowded_fleet import REPOSITORY, Crowd
@@ -136,7 +135,7 @@ async def measure(load: Load) -> Findings:
         async with fleet.at_work(Path(folder)):
             endpoint = WebhookEndpoint(
                 lambda body, header: verify_signature(body, header, [SECRET]),
-                fleet.intake.submit,
+                fleet.intake.accept,
                 fleet.clock,
                 telemetry,
             )
@@ -199,8 +198,7 @@ async def _loaded(load: Load, fleet: FullFleet, url: str, telemetry: _Telemetry)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as other:
         await loop.run_in_executor(other, time.time)  # the process has started
         watching = [
-            loop.create_task(one)
-            for one in (LoopLag(telemetry).run(), telemetry.count_plans(fleet))
+            loop.create_task(one) for one in (report_lag(telemetry), telemetry.count_plans(fleet))
         ]
         if load.scrape_every:
             watching.append(loop.create_task(_scrape(url, load.scrape_every, scrapes, exposed)))

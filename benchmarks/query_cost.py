@@ -16,7 +16,7 @@ from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.planner.planner import plan
-from autoscaler.server.queries import MAX_ROWS
+from autoscaler.server.operators.queries import MAX_ROWS
 from autoscaler.views.explanation import explain_job
 from autoscaler.views.jobs import running_jobs, waiting_jobs
 from autoscaler.views.machines import machines

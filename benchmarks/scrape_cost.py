@@ -27,7 +27,7 @@ from autoscaler.model.machines.machine import ExitReason, TerminationReason
 from autoscaler.observability.metrics import CONCLUSIONS, PrometheusTelemetry
 from autoscaler.planner.planner import plan
 from autoscaler.server.health import joined
-from autoscaler.views.holds import offerings_on_hold
+from autoscaler.views.offerings import offerings_on_hold
 from benchmarks.crowded_fleet import EAST, NOW, Crowd, crowded
 
 WEST = ProviderName("west")

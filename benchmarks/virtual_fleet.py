@@ -21,6 +21,7 @@ from autoscaler.controller.ports.bootstrap import (
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import (
+    Access,
     Architecture,
     CapacityType,
     Catalogue,
@@ -232,6 +233,7 @@ def _catalogue(setting: Setting) -> Catalogue:
         Architecture.X64,
         (LaunchOption(EAST, (CapacityType.ON_DEMAND,), (offering,)),),
         deadlines=Deadlines() if setting.machines_boot else Deadlines(boot=DAY),
+        access=Access(forks=True),
     )
     owners = {name.partition("/")[0] for name in setting.repositories}
     scopes = tuple(Scope(owner, None) for owner in sorted(owners))

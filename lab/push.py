@@ -9,7 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from autoscaler.config.phrases import phrase
+from autoscaler.config.reading.wording import phrase
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from lab.github.settings import JobSpec
 

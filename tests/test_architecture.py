@@ -49,7 +49,7 @@ PLANTS = {
         "provider-folders", {"app/parts.py": "import autoscaler.providers.ec2.provider"}
     ),
     "fleet.yaml read by the server": Plant(
-        "configuration", {"server/answers.py": "import autoscaler.config.document"}
+        "configuration", {"server/answers.py": "import autoscaler.config.reading.document"}
     ),
     "a circle between two modules": Plant(
         "circles",
@@ -69,7 +69,7 @@ PLANTS = {
     ),
     "boto3 in the store": Plant("aws", {"store/codec.py": "import boto3.session"}),
     "gidgethub in the server": Plant("gidgethub", {"server/answers.py": "import gidgethub"}),
-    "sqlite3 at GitHub": Plant("database", {"github/targets.py": "import sqlite3"}),
+    "sqlite3 at GitHub": Plant("database", {"github/apps/targets.py": "import sqlite3"}),
     "metrics in the controller": Plant(
         "metrics",
         {"controller/reporting/history_metrics.py": "from prometheus_client import Counter"},

@@ -11,7 +11,6 @@ from typer.main import get_command
 
 from autoscaler.cli import commands
 from autoscaler.config import load, not_in_force
-from autoscaler.console.faults import RUNBOOK_OF
 from autoscaler.model.changes import Record
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.jobs.access import OUTSIDE_ACCESS_REASONS, Excess
@@ -22,10 +21,10 @@ from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import ExitReason, Machine, MachineState, TerminationReason
 from autoscaler.model.operator_holds import HoldKind
+from autoscaler.model.reasons.table import FaultCode, Unmatched, WaitCode
 from autoscaler.model.transitions import INITIAL_STATES, TRANSITIONS
-from autoscaler.model.unmatched import Unmatched
-from autoscaler.model.waiting import WaitCode
 from autoscaler.providers.registry import provider_kinds
+from scripts.reason_docs import COMMAND, with_facts
 from tests.observability.test_metrics import exported
 
 ROOT = Path(__file__).parents[1]
@@ -270,6 +269,7 @@ def test_all_ten_rules_name_existing_tests() -> None:
         )
 
 
+FAULTS = {code for code in FaultCode if code.entry.runbook is not None}
 REASONS = (ROOT / "docs" / "runbooks" / "reasons.md").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 
@@ -295,10 +295,7 @@ def signs() -> set[str]:
         ("A job ran outside `access`", set(OUTSIDE_ACCESS_REASONS)),
         ("A runner group is too wide", set(Excess)),
         ("A runner exits", set(ExitReason)),
-        (
-            "A fault of the fleet",
-            set(RUNBOOK_OF) - set(WaitCode) - set(FailureClass) - set(TerminationReason),
-        ),
+        ("A fault of the fleet", FAULTS),
     ],
 )
 def test_each_reason_code_is_explained_under_its_heading(words: str, codes: set[str]) -> None:
@@ -308,7 +305,7 @@ def test_each_reason_code_is_explained_under_its_heading(words: str, codes: set[
 
 
 def test_the_headings_of_the_reason_codes_are_the_codes() -> None:
-    lists = (*CODES_OF.values(), DeliveryAnswer, HoldKind, RUNBOOK_OF)
+    lists = (*CODES_OF.values(), DeliveryAnswer, HoldKind, FAULTS)
     headings = HEADING.findall(REASONS)[1:]
     assert headings == sorted({str(code) for codes in lists for code in codes})
 
@@ -345,7 +342,11 @@ def test_each_code_of_a_fault_has_a_meaning_of_its_own() -> None:
     assert [one for one in meanings if "page of the alert" in one or len(one) < 40] == []
 
 
-@pytest.mark.parametrize("codes", [WaitCode, FailureClass, TerminationReason, DeliveryAnswer])
+def test_the_facts_of_the_reason_codes_are_those_of_the_table() -> None:
+    assert with_facts(REASONS) == REASONS, f"run `{COMMAND}`"
+
+
+@pytest.mark.parametrize("codes", [FailureClass, TerminationReason, DeliveryAnswer])
 def test_the_docstring_of_a_list_of_reason_codes_explains_each_code(codes: type[StrEnum]) -> None:
     explained = set(re.findall(r"[a-z_]+", codes.__doc__ or ""))
     assert {code.value for code in codes} - explained == set()

@@ -14,13 +14,14 @@ from aiohttp import web
 from typer.testing import CliRunner, Result
 
 from autoscaler.cli import commands
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
+    HoldOutcome,
+    OperatorRequestRefusedError,
     PlanAgainst,
+    RefusalKind,
     RefusedConfigurationError,
     Reloaded,
 )
-from autoscaler.controller.ports.hold_requests import HoldOutcome
-from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -32,12 +33,11 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.operators import Operator, OperatorName, Role
 from autoscaler.operator_commands.configuration import MAX_FILE_BYTES
-from autoscaler.server import admin
-from autoscaler.server.admin import AdminEndpoint
-from autoscaler.server.bearer import BearerTokens
-from autoscaler.server.serving import Serving
-from autoscaler.server.settings import Address, ServerSettings
-from autoscaler.server.wrong_tokens import MOST, WrongTokens
+from autoscaler.server.listening.serving import Serving
+from autoscaler.server.listening.settings import Address, ServerSettings
+from autoscaler.server.operators import admin
+from autoscaler.server.operators.admin import AdminEndpoint
+from autoscaler.server.tokens import MOST_WRONG, BearerTokens, WrongTokens
 from tests.config.fleet_file import Folder, changed
 from tests.ledger.builders import World
 from tests.server.asked_world import AskedWorld
@@ -348,7 +348,7 @@ def test_a_refused_token_is_reported(controller: Controller) -> None:
 def test_too_many_wrong_tokens_are_reported_with_the_time_to_wait(controller: Controller) -> None:
     file = controller.file.parent / "admin-token"
     valid = file.read_text()
-    for number in range(MOST):
+    for number in range(MOST_WRONG):
         file.write_text(f"alice operate {str(number) * 40}")
         assert "refuses the token" in controller.run("unverified").stderr
     file.write_text(f"alice operate {'x' * 40}")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from autoscaler.operator_commands import pages
+from autoscaler.operator_commands.explanation import print_explanation
 from autoscaler.operator_commands.preview import print_preview
 
 Answer = dict[str, Any]
@@ -188,7 +189,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "unmatched": lambda: pages.print_jobs({"jobs": [JOB], "at": NOW}, "unmatched"),
     "machines": lambda: pages.print_machines({"machines": [MACHINE], "at": NOW}),
     "history": lambda: pages.print_history([ROW, ROW | {"code": ""}]),
-    "explanation": lambda: pages.print_explanation(EXPLANATION),
+    "explanation": lambda: print_explanation(EXPLANATION),
     "preview": lambda: print_preview(PREVIEW),
 }
 
@@ -310,7 +311,7 @@ def said(**changed: object) -> list[str]:
     with redirect_stdout(io.StringIO()) as shown:
         past: dict[str, list[object]] = {"waited_for": [], "failed_launches": []}
         explained = EXPLAINED | {"tried": []} | changed
-        pages.print_explanation({"explanation": explained, "at": NOW, "past": past, "history": []})
+        print_explanation({"explanation": explained, "at": NOW, "past": past, "history": []})
     return shown.getvalue().splitlines()
 
 
@@ -376,7 +377,7 @@ def test_labels_are_explained_without_a_job() -> None:
 
 
 def test_a_job_that_is_over_shows_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    pages.print_explanation(EXPLANATION | {"explanation": None, "history": []})
+    print_explanation(EXPLANATION | {"explanation": None, "history": []})
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
         "The job is over. This is what is kept of it:",

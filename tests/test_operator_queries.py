@@ -10,8 +10,8 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.wording import duration
 from autoscaler.views.past import FailedTries, Past, WaitedFor
-from autoscaler.views.times import duration
 from tests.ledger.builders import World, failure
 from tests.planner.fleets import catalogue, sku
 from tests.test_operator_commands import Controller

@@ -17,9 +17,9 @@ from autoscaler.agent.actions import (
 )
 from autoscaler.agent.boot.boot_script import check_boot_script
 from autoscaler.agent.boot.bootstrap_client import Assignment, Controller
+from autoscaler.agent.checks.machine import check_machine
 from autoscaler.agent.clock import Backoff, Clock, uniform
 from autoscaler.agent.driver.installation import check_driver
-from autoscaler.agent.exit_reasons import ExitCause
 from autoscaler.agent.hooks.scripts import install_hooks
 from autoscaler.agent.host import Host
 from autoscaler.agent.journal import log_line
@@ -32,8 +32,7 @@ from autoscaler.agent.limits import (
     STOP,
     SUSPEND,
 )
-from autoscaler.agent.machine_checks import check_machine
-from autoscaler.agent.runner.supervision import Watch
+from autoscaler.agent.runner.supervision import ExitCause, Watch
 
 if sys.platform == "win32":
     from autoscaler.agent.runner.windows import WindowsRunner

@@ -12,7 +12,7 @@ the defaults of `Host`. The file `controller.json` beside it ({"controller": URL
 must not be writable by others.
 
 In a pod, it runs as `agent.py pod` (see `pod`). GitHub's runner starts it as `agent.py job-started FILE` and
-`agent.py job-completed FILE` (see `job_hooks`). The build of an image runs `agent.py install-driver FILE`
+`agent.py job-completed FILE` (see `hooks`). The build of an image runs `agent.py install-driver FILE`
 (see `driver`).
 """
 
@@ -20,13 +20,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+import time
 
 from autoscaler.agent.actions import BadSettings, PowerOff, Stopped
 from autoscaler.agent.boot.boot_script import run_boot_script
+from autoscaler.agent.boot.bootstrap_client import connect
 from autoscaler.agent.boot.identity import metadata_proof
 from autoscaler.agent.clock import Clock
-from autoscaler.agent.controller_file import connect
 from autoscaler.agent.driver.installation import install_from_file
 from autoscaler.agent.hooks.programs import run_hook
 from autoscaler.agent.hooks.scripts import HOOK_VARIABLES
@@ -34,11 +36,17 @@ from autoscaler.agent.host import WINDOWS, Host, read_trusted, refuse_second_boo
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.lifecycle import Agent
 from autoscaler.agent.pod import live_in_pod
-from autoscaler.agent.shutdown import disarm, power_off
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+DISARMED = (0, 1116)
+"""Exit statuses of `shutdown /a`: done, and ERROR_NO_SHUTDOWN_IN_PROGRESS (WinError.h)."""
+
+SCHEDULED = 1190
+"""Exit status of `shutdown /s` while another is scheduled: ERROR_SHUTDOWN_IS_SCHEDULED (WinError.h)."""
 
 
 def build(host: Host, controller_file: str) -> Agent:
@@ -68,6 +76,40 @@ def install_in_image(words: list[str]) -> int:
     except (BadSettings, IndexError) as error:
         log_line(f"usage: agent.py install-driver FILE [--host-file PATH]: {error}")
         return 2
+
+
+def command(argv: list[str]) -> int | None:
+    """Run one of the host's commands. Return its exit status, or None if it did not run to its end."""
+    try:
+        done = subprocess.run(  # noqa: S603 - argv comes from the root-only host file
+            argv, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        log_line(f"{argv[0]}: {type(error).__name__}")
+        return None
+    return done.returncode
+
+
+def disarm(argv: list[str], tries: int = 5, pause: float = 2.0) -> None:
+    """Cancel the scheduled shutdown. Raises PowerOff if this fails: the shutdown would kill a job."""
+    for _ in range(tries):
+        if command(argv) in DISARMED:
+            return
+        time.sleep(pause)
+    raise PowerOff("the scheduled shutdown could not be cancelled")
+
+
+def power_off(argv: list[str], cancel: list[str], tries: int = 3, pause: float = 20.0) -> None:
+    """Power the machine off, and wait for it. If this fails, the end of the service does it.
+
+    `cancel` cancels a scheduled shutdown. Where the user data's, which is up to 40 minutes away, still stands,
+    Windows refuses another one.
+    """
+    for _ in range(tries):
+        if command(argv) == SCHEDULED:
+            command(cancel)
+            command(argv)
+        time.sleep(pause)
 
 
 def main() -> int:

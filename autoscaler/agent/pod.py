@@ -12,14 +12,13 @@ import os
 import signal
 
 from autoscaler.agent.actions import BadSettings, PowerOff, Stopped
+from autoscaler.agent.boot.bootstrap_client import connect
 from autoscaler.agent.boot.identity import token_proof
 from autoscaler.agent.clock import Clock
-from autoscaler.agent.controller_file import connect
 from autoscaler.agent.host import Host, read_trusted, refuse_second_boot
-from autoscaler.agent.inspection import refuse_inspection
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.lifecycle import Agent
-from autoscaler.agent.node_driver import with_node_driver
+from autoscaler.agent.runner.account import with_node_driver
 from autoscaler.agent.runner.linux import LinuxRunner
 from autoscaler.agent.runner.listener_log import Signs
 
@@ -33,6 +32,9 @@ IN_JOB_POD = "in-job-pod"
 
 # GitHub's image actions/actions-runner has the runner here (actions/runner, images/Dockerfile).
 POD_RUNNER_DIRECTORY = "/home/runner"
+
+# prctl(2): the attribute that execve(2) sets to 1.
+PR_SET_DUMPABLE = 4
 
 
 def live_in_pod(host_path: str) -> int:
@@ -106,3 +108,23 @@ def reap_orphans(runner: int) -> None:
         if found is None or found.si_pid == runner:
             return
         os.waitpid(found.si_pid, os.WNOHANG)
+
+
+def refuse_inspection() -> None:
+    """Make this process one that others of its user cannot read or trace.
+
+    Its environment, memory, open files and root folder in /proc then belong to root, and ptrace(2) needs a
+    capability that no job has (proc(5), ptrace(2): access mode checks). Programs that it starts are not
+    concerned: execve(2) sets the attribute again.
+    """
+    try:
+        # Loaded in pods only: on a machine of its own, the agent is root, and its runner is not.
+        import ctypes
+
+        failed = ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0
+    except (ImportError, AttributeError, OSError) as error:
+        # Some builds of Python have no ctypes. The job can then read the agent's nonce.
+        log_line(f"a job can inspect the agent: {error}")
+        return
+    if failed:
+        log_line("a job can inspect the agent: prctl failed")

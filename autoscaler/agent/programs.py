@@ -5,12 +5,13 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
+import signal
 import subprocess
+import sys
 import threading
 import time
 
 from autoscaler.agent.limits import MOST_OUTPUT
-from autoscaler.agent.process_group import ProcessGroup
 from autoscaler.agent.runner.listener_log import readable
 
 TYPE_CHECKING = False
@@ -35,17 +36,62 @@ class NoUsableAnswer(Exception):  # noqa: N818
     """A program gave no usable answer; the text says why."""
 
 
-def run_program(argv: Sequence[str], timeout: float, **how: Any) -> Output:
-    """Return the exit status of a program and what it wrote: the last `MOST_OUTPUT` bytes.
+if sys.platform == "win32":
 
-    `timeout`: real seconds; `how`: as for Popen. Raises NotInstalled, and NoUsableAnswer after `timeout`, also
-    if only a child of the program still writes. It then ends all of them.
+    class JobObject:
+        """The processes of a program that was just started, as one of Windows' job objects."""
+
+        def __init__(self, process: subprocess.Popen[bytes]) -> None:
+            import ctypes  # only Windows needs it
+
+            self._kernel = ctypes.windll.kernel32
+            self._kernel.CreateJobObjectW.restype = ctypes.c_void_p
+            self._job = ctypes.c_void_p(self._kernel.CreateJobObjectW(None, None))
+            handle = ctypes.c_void_p(int(process._handle))  # noqa: SLF001 - as subprocess has it
+            self._kernel.AssignProcessToJobObject(self._job, handle)
+
+        def end(self) -> None:
+            """End all of them at once, also those whose parent has ended."""
+            self._kernel.TerminateJobObject(self._job, 1)
+
+        def close(self) -> None:
+            """Forget them. They go on."""
+            self._kernel.CloseHandle(self._job)
+
+    ProcessGroup = JobObject
+else:
+
+    class PosixGroup:
+        """The processes of a program that was started with `start_new_session`."""
+
+        def __init__(self, process: subprocess.Popen[bytes]) -> None:
+            self._process = process
+
+        def end(self) -> None:
+            """Kill all of them. One that waits for a broken device does not end (state D of ps(1))."""
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+
+        def close(self) -> None:
+            """Do nothing: the kernel keeps the group."""
+
+    ProcessGroup = PosixGroup
+
+
+def start_group(
+    argv: Sequence[str], stdout: IO[bytes] | int, **how: Any
+) -> tuple[subprocess.Popen[bytes], Any]:
+    """Start a program that writes to `stdout`; return it, and it with everything that it starts.
+
+    `how`: as for Popen. Raises NotInstalled, NoUsableAnswer.
     """
     try:
         process = subprocess.Popen(  # noqa: S603 - a fixed program of the image
             argv,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             **how,
@@ -54,13 +100,27 @@ def run_program(argv: Sequence[str], timeout: float, **how: Any) -> Output:
         raise NotInstalled(f"{argv[0]} is not installed") from None
     except OSError as error:
         raise NoUsableAnswer(f"{argv[0]} does not start: {error.strerror}") from error
-    group = ProcessGroup(process)
+    return process, ProcessGroup(process)
+
+
+def end_group(process: subprocess.Popen[bytes], group: Any) -> None:
+    """End a program and everything that it started. One that waits for a broken device may stay."""
+    group.end()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(KILLED)
+
+
+def run_program(argv: Sequence[str], timeout: float, **how: Any) -> Output:
+    """Return the exit status of a program and what it wrote: the last `MOST_OUTPUT` bytes.
+
+    `timeout`: real seconds; `how`: as for Popen. Raises NotInstalled, and NoUsableAnswer after `timeout`, also
+    if only a child of the program still writes. It then ends all of them.
+    """
+    process, group = start_group(argv, subprocess.PIPE, **how)
     try:
         answer = _answer(process, timeout)
         if answer is None:
-            group.end()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(KILLED)
+            end_group(process, group)
             raise NoUsableAnswer(f"{argv[0]} did not answer in time")
         return answer
     finally:

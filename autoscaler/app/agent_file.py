@@ -75,7 +75,12 @@ def _source(folder: Traversable, name: str) -> str:
     package, _, module = name.rpartition(".")
     if name == SHARED:
         return files(package).joinpath(f"{module}.py").read_text(encoding="utf-8")
-    return folder.joinpath(_path(name)).read_text(encoding="utf-8")
+    file = folder.joinpath(_path(name))
+    if not file.is_file():
+        raise ValueError(
+            f"there is no {_path(name)}: write `from {PACKAGE}.ROOM.MODULE import NAME`"
+        )
+    return file.read_text(encoding="utf-8")
 
 
 def _path(name: str) -> str:

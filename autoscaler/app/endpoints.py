@@ -10,10 +10,9 @@ from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.controller.ports.telemetry import DeliveryTelemetry
 from autoscaler.github.webhook import verify_signature
 from autoscaler.model.operators import Operator
-from autoscaler.server.console import ConsoleEndpoint
-from autoscaler.server.token_file import TokenFile, UnusableTokensError
+from autoscaler.server.operators.console import ConsoleEndpoint
+from autoscaler.server.tokens import TokenFile, UnusableTokensError, WrongTokens
 from autoscaler.server.webhook import WebhookEndpoint
-from autoscaler.server.wrong_tokens import WrongTokens
 
 
 def webhook_endpoint(
@@ -23,7 +22,7 @@ def webhook_endpoint(
     secrets = [one.get_secret_value() for one in config.read_webhook_secrets(configuration)]
     return WebhookEndpoint(
         lambda body, header: verify_signature(body, header, secrets),
-        intake.submit,
+        intake.accept,
         clock,
         telemetry,
     )

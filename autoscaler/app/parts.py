@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 
 import structlog
@@ -11,12 +12,15 @@ import structlog
 from autoscaler import config
 from autoscaler.app.agent_file import build_agent
 from autoscaler.app.changes import Change
-from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.app.endpoints import console_endpoint, token_file, webhook_endpoint
-from autoscaler.app.host import file_limit, keep_agent_beside
+from autoscaler.app.event_loop import keep_out_of_collections, report_lag
+from autoscaler.app.process import (
+    Signals,
+    file_limit,
+    keep_agent_beside,
+    report_store_size,
+)
 from autoscaler.app.reloading import InUse, Reloading
-from autoscaler.app.signals import Signals
-from autoscaler.app.store_size import StoreSize
 from autoscaler.app.translation import (
     catalogue,
     github_settings,
@@ -25,18 +29,15 @@ from autoscaler.app.translation import (
     server_settings,
 )
 from autoscaler.controller.composition import Controller, Ports, Settings
-from autoscaler.controller.guarded_github import GuardedGitHub, GuardedGitHubLists, GuardedReruns
-from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.journal import log_refused_transition
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     ControllerStopsError,
     RefusedConfigurationError,
 )
 from autoscaler.controller.ports.provider import Provider, ProviderContext, ProviderFactory
 from autoscaler.controller.ports.store import SavedState, StoreError
-from autoscaler.controller.ports.traces import TraceTelemetry
+from autoscaler.controller.ports.telemetry import TraceTelemetry
 from autoscaler.controller.reconciler import Pace
-from autoscaler.controller.reporting.loop_lag import LoopLag
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
@@ -45,12 +46,12 @@ from autoscaler.model.operators import OperatorName
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
 from autoscaler.observability.watched import WatchedTelemetry
 from autoscaler.providers.registry import provider_kinds
-from autoscaler.server.admin import AdminEndpoint
-from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
-from autoscaler.server.kept_sockets import KeptSockets
-from autoscaler.server.serving import Endpoint, Serving
-from autoscaler.server.wrong_tokens import WrongTokens
+from autoscaler.server.listening.kept_sockets import KeptSockets
+from autoscaler.server.listening.serving import Endpoint, Serving
+from autoscaler.server.machines.bootstrap import BootstrapEndpoint
+from autoscaler.server.operators.admin import AdminEndpoint
+from autoscaler.server.tokens import WrongTokens
 from autoscaler.store.opening import OpenedStore
 
 HUNG_AFTER: Seconds = 60.0
@@ -99,18 +100,16 @@ class Parts:
         agent = build_agent()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
         self._traces = traces
-        self._client = GitHubClient(
+        self.github = GitHubClient(
             github_settings(configuration),
             clock,
             self._telemetry,
             token_clock=self._pacing,
             wall=self._pacing.wall,
         )
-        self.github = GuardedGitHub(self._client)
         context = ProviderContext(saved.installations, agent_sha256, self._telemetry, clock)
         self.providers = {
-            name: GuardedProvider(_made(name, factory, context))
-            for name, factory in factories.items()
+            name: _made(name, factory, context) for name, factory in factories.items()
         }
         self._controller = Controller(self._ports(store), self._settings(), saved.installations)
         self._reloading = Reloading(
@@ -134,8 +133,8 @@ class Parts:
             store=store,
             readings=store,
             github=self.github,
-            lists=GuardedGitHubLists(self._client.lists),
-            reruns=GuardedReruns(self._client.reruns),
+            lists=self.github.lists,
+            reruns=self.github.reruns,
             providers=self.providers,
             traces=self._traces,
             observed=self._telemetry.troubles,
@@ -144,7 +143,7 @@ class Parts:
 
     def _settings(self) -> Settings:
         file = self._in_use.configuration.sqlite_file()
-        sizes = [StoreSize(file, self._telemetry).run] if file is not None else []
+        sizes = [] if file is None else [partial(report_store_size, file, self._telemetry)]
         return Settings(
             catalogue=lambda installations, opened: catalogue(
                 self._in_use.configuration, installations, opened, self.providers
@@ -156,7 +155,7 @@ class Parts:
             pace=Pace(),
             refuse=log_refused_transition,
             process_tasks=(
-                LoopLag(self._telemetry).run,
+                partial(report_lag, self._telemetry),
                 self._clock.stop_if_set_back,
                 *sizes,
                 keep_out_of_collections,

@@ -1,7 +1,7 @@
 """What a sent fleet.yaml may make the controller plan with, and which of its keys the plan uses."""
 
 from autoscaler import config
-from autoscaler.controller.ports.configuration_requests import RefusedConfigurationError
+from autoscaler.controller.ports.operator_requests import RefusedConfigurationError
 from autoscaler.model.catalogue import Catalogue
 
 MAX_READY = 20_000
@@ -68,4 +68,4 @@ def as_reloaded(in_use: config.Configuration, new: config.Configuration) -> conf
     changed = before.model_copy(
         update={"skus": skus, "limits": sent.limits, "github": github, "providers": providers}
     )
-    return config.Configuration(in_use.path, changed, new.warnings, new.document)
+    return config.Configuration(in_use.path, changed, new.document, new.warnings)

@@ -6,7 +6,7 @@ again within its process.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,9 +24,8 @@ from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import catalogue, health_check_parameters, provider_factories
 from autoscaler.config.changed_keys import changed_keys, is_applied_live, shown
 from autoscaler.config.problems import KeyPath
-from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.ports.bootstrap import HealthChecks
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     ControllerStopsError,
     PlanAgainst,
     PlanInProgressError,
@@ -101,14 +100,17 @@ class Reloading:
     def __init__(
         self,
         in_use: InUse,
-        providers: Mapping[ProviderName, GuardedProvider],
+        providers: MutableMapping[ProviderName, Provider],
         context: ProviderContext,
         controller: Reconfigurable,
         use_skus: Callable[[Iterable[SkuName]], None],
         loop: Loop,
         registered: tuple[str, ...],
     ) -> None:
-        """`use_skus` gets the names of all SKUs, for metrics. `registered` are lines of the registry."""
+        """`use_skus` gets the names of all SKUs, for metrics. `registered` are lines of the registry.
+
+        `providers` are those that the controller uses: a reload replaces them there.
+        """
         self._use_skus = use_skus
         self._loop = loop
         self._change: Change | None = None
@@ -192,8 +194,7 @@ class Reloading:
         self._in_use.configuration = new
         self._in_use.health_checks.clear()
         self._in_use.health_checks.update(health_checks)
-        for name, provider in remade.items():
-            self._providers[name].use(provider)
+        self._providers.update(remade)
         self._use_skus([SkuName(name) for name in new.settings.skus])
         keys = tuple(shown(paths))
         moved = await self._controller.change_catalogue(
@@ -274,7 +275,7 @@ class Reloading:
     def _remade(self, remakes: Mapping[ProviderName, Remake]) -> dict[ProviderName, Provider]:
         """Return the providers with other SKUs. Raises RefusedConfigurationError."""
         try:
-            return {name: make(self._providers[name].provider) for name, make in remakes.items()}
+            return {name: make(self._providers[name]) for name, make in remakes.items()}
         except ValueError as error:
             raise RefusedConfigurationError([f"a provider cannot use it: {error}"]) from None
 

@@ -1,18 +1,20 @@
 """Creates, starts and stops every part of a controller, in that order, and again if a reload needs it."""
 
 import asyncio
+import os
 from contextlib import AsyncExitStack
+from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from autoscaler import config
 from autoscaler.app.changes import Change, log_refusal, log_warnings
-from autoscaler.app.host import new_event_loop, raise_file_limit
+from autoscaler.app.event_loop import new_event_loop
 from autoscaler.app.parts import Parts, UnusableProviderError
 from autoscaler.app.preflight import load_for_service
-from autoscaler.app.signals import Signals
-from autoscaler.app.tracing import open_traces
+from autoscaler.app.process import Signals, raise_file_limit
 from autoscaler.app.translation import provider_factories
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.reconciler import failure_of
@@ -20,10 +22,16 @@ from autoscaler.controller.system import SystemClock
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.providers.registry import PROVIDERS, provider_kinds
-from autoscaler.server.kept_sockets import KeptSockets
-from autoscaler.server.listener import ListenError
-from autoscaler.server.token_file import UnusableTokensError
+from autoscaler.server.listening.kept_sockets import KeptSockets
+from autoscaler.server.listening.listener import ListenError
+from autoscaler.server.tokens import UnusableTokensError
 from autoscaler.store.opening import open_store
+
+if TYPE_CHECKING:
+    from autoscaler.observability.traces import OtlpTraces
+
+TRACES_TO = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""OpenTelemetry's variables (its specification, "OpenTelemetry Protocol Exporter")."""
 
 CANNOT_START = (StoreError, ListenError, UnusableProviderError, UnusableTokensError)
 """Why a controller cannot start with a valid configuration."""
@@ -136,3 +144,14 @@ async def _start(
     stack.push_async_callback(parts.finish)
     _log.info("serving", fleet=configuration.settings.fleet, on=str(parts.serving.address))
     return parts
+
+
+def open_traces(fleet: str) -> "OtlpTraces | None":
+    """Return the export of traces, or None without an endpoint. The SDK is imported only if there is one."""
+    if not any(os.environ.get(name) for name in TRACES_TO):
+        return None
+    from autoscaler.observability.traces import OtlpTraces
+
+    traces = OtlpTraces(fleet, version("gpu-runner-autoscaler"))
+    traces.start()
+    return traces

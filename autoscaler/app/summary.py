@@ -5,8 +5,8 @@ from shutil import get_terminal_size
 from typing import TextIO
 
 from autoscaler.config import Configuration, not_in_force
-from autoscaler.config.settings import ProviderSettings
-from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.config.settings.fleet import ProviderSettings
+from autoscaler.config.settings.sku import SkuSettings
 
 _HEADS = ("SKU", "labels", "on", "ready", "at most")
 _SHARES = (0.7, 0.45)

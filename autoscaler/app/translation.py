@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from autoscaler import config
 from autoscaler.app.drivers import driver_parameters
 from autoscaler.config.provider_kind import ProviderKind
-from autoscaler.config.sku_settings import Accelerator, Driver, SkuSettings
+from autoscaler.config.settings.sku import Accelerator, Driver, SkuSettings
 from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.provider import Provider, ProviderFactory
 from autoscaler.github.settings import AppKey, GitHubSettings
@@ -20,7 +20,7 @@ from autoscaler.model.catalogue import (
 )
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.server.settings import Address, ServerSettings, TlsFiles
+from autoscaler.server.listening.settings import Address, ServerSettings, TlsFiles
 
 BROKER = "https://broker.actions.githubusercontent.com/health"
 CLOCK_SKEW: Seconds = 60.0
@@ -36,7 +36,7 @@ def catalogue(
     """Return the catalogue: offerings of the opened providers, and launch rates of all providers."""
     settings = configuration.settings
     open_providers = {name: providers[name] for name in opened}
-    rates = {name: provider.launch_rate for name, provider in providers.items()}
+    able = {name: provider.capabilities for name, provider in providers.items()}
     return Catalogue(
         fleet=settings.fleet,
         installations=installations,
@@ -49,8 +49,8 @@ def catalogue(
         scopes=config.scopes(settings),
         limits=config.limits(settings),
         registration=config.registration_rate(settings),
-        launch_rates={name: rate for name, rate in rates.items() if rate is not None},
-        largest_requests={name: one.largest_request for name, one in providers.items()},
+        launch_rates={name: one.launch_rate for name, one in able.items() if one.launch_rate},
+        largest_requests={name: one.largest_request for name, one in able.items()},
     )
 
 

@@ -1,6 +1,8 @@
 """Reads fleet.yaml into frozen Settings, or reports errors with file, line, key and fix."""
 
 from autoscaler.config.catalogue import limits, registration_rate, scopes, sku
+from autoscaler.config.checks.skus import not_in_force
+from autoscaler.config.configuration import Configuration
 from autoscaler.config.credentials import (
     AppCredentials,
     exposed_token_file,
@@ -10,12 +12,11 @@ from autoscaler.config.credentials import (
     read_private_keys,
     read_webhook_secrets,
 )
-from autoscaler.config.load import Configuration, json_schema, load
-from autoscaler.config.operator_tokens import OperatorToken
+from autoscaler.config.files.operator_tokens import OperatorToken
+from autoscaler.config.load import load
 from autoscaler.config.problems import ConfigurationError, Problem
-from autoscaler.config.settings import Settings
-from autoscaler.config.structure import settings_type
-from autoscaler.config.unbuilt import not_in_force
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.structure import json_schema, settings_type
 
 __all__ = [
     "AppCredentials",

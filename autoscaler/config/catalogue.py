@@ -4,9 +4,9 @@ Sets the defaults that depend on a second key. The caller passes in the launch o
 a provider can return their offerings.
 """
 
-from autoscaler.config.overlaps import own_labels
-from autoscaler.config.settings import ScopeSettings, Settings
-from autoscaler.config.sku_settings import Driver, SkuSettings
+from autoscaler.config.checks.unusual_values import own_labels
+from autoscaler.config.settings.fleet import ScopeSettings, Settings
+from autoscaler.config.settings.sku import Driver, SkuSettings
 from autoscaler.model.catalogue import (
     MINUTE,
     Access,
@@ -63,10 +63,10 @@ def sku(settings: Settings, name: str, launch_options: tuple[LaunchOption, ...])
         lifetime=found.lifetime,
         access=Access(
             found.access.repositories,
-            found.access.forks,
-            found.access.contact or "",
-            found.access.public_repositories,
-            found.access.branches,
+            forks=found.access.forks,
+            contact=found.access.contact or "",
+            public_repositories=found.access.public_repositories,
+            branches=found.access.branches,
         ),
         rerun_interrupted=found.rerun_interrupted,
     )

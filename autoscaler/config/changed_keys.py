@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autoscaler.config.problems import KeyPath, dotted
-from autoscaler.config.settings import Settings
+from autoscaler.config.settings.fleet import Settings
 from autoscaler.model.identifiers import ProviderName
 
 APPLIED_LIVE: tuple[KeyPath, ...] = (("limits",), ("skus",), ("github", "registrations"))

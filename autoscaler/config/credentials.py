@@ -4,18 +4,16 @@ No repr, dump or error contains a secret.
 """
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretBytes
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document
-from autoscaler.config.files import named_file
-from autoscaler.config.load import Configuration, read_bounded
-from autoscaler.config.operator_tokens import (
+from autoscaler.config.configuration import Configuration
+from autoscaler.config.files.operator_tokens import (
     SHORTEST_TOKEN,
     TOKENS_FIX,
     OperatorToken,
@@ -23,7 +21,8 @@ from autoscaler.config.operator_tokens import (
     is_token,
     parse_operator_tokens,
 )
-from autoscaler.config.pem import PemError, private_key
+from autoscaler.config.files.pem import PemError, private_key
+from autoscaler.config.files.regular_files import read_bounded
 from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, show
 
 MAX_SECRET_BYTES = 64 * 1024
@@ -44,6 +43,9 @@ _FIXES = {
 }
 
 
+_STRONGER = "write the output of openssl rand -hex 32 into the file and into the webhook at GitHub"
+
+
 @dataclass(frozen=True, slots=True)
 class AppCredentials:
     """A GitHub App's id and its private key as PEM."""
@@ -57,9 +59,8 @@ def read_private_keys(configuration: Configuration) -> tuple[AppCredentials, ...
     found: list[AppCredentials] = []
     problems: list[Problem] = []
     for index, app in enumerate(configuration.settings.github.apps):
-        file = configuration.file(app.private_key_file)
         try:
-            pem = _app_key(configuration.document, _app_path(index), file)
+            pem = _app_key(configuration, _app_path(index), app.private_key_file)
         except ConfigurationError as error:
             problems += error.problems
         else:
@@ -74,16 +75,19 @@ def read_webhook_secrets(configuration: Configuration) -> tuple[SecretBytes, ...
 
     Raises ConfigurationError.
     """
-    file = configuration.file(configuration.settings.github.webhook_secret_file)
-    return _secrets(configuration.document, _WEBHOOK, file)
+    return _secrets(configuration, _WEBHOOK, configuration.settings.github.webhook_secret_file)
 
 
 def read_admin_tokens(configuration: Configuration) -> tuple[OperatorToken, ...]:
     """Return the operators' tokens; none if no file is configured. Raises ConfigurationError."""
     name = configuration.settings.server.admin_token_file
-    if name is None:
-        return ()
-    return _operator_tokens(configuration.document, _ADMIN, configuration.file(name))
+    return _operator_tokens(configuration, _ADMIN, name) if name is not None else ()
+
+
+def read_metrics_tokens(configuration: Configuration) -> tuple[SecretBytes, ...]:
+    """Return the tokens for /metrics; none if no file is configured. Raises ConfigurationError."""
+    name = configuration.settings.server.metrics_token_file
+    return _tokens(configuration, _METRICS, name) if name is not None else ()
 
 
 def read_operator_tokens(file: Path) -> tuple[OperatorToken, ...]:
@@ -103,103 +107,103 @@ def exposed_token_file(file: Path) -> Problem | None:
     return Problem(str(file), 0, "", what, f"run chmod o-rwx {file}", warning=True)
 
 
-def read_metrics_tokens(configuration: Configuration) -> tuple[SecretBytes, ...]:
-    """Return the tokens for /metrics; none if no file is configured. Raises ConfigurationError."""
-    name = configuration.settings.server.metrics_token_file
-    if name is None:
-        return ()
-    return _tokens(configuration.document, _METRICS, configuration.file(name))
+def secret_problems(configuration: Configuration) -> Iterator[Problem]:
+    """Return the errors of secret files, and a warning about webhook secrets that can be guessed.
 
-
-def secret_problems(document: Document, folder: Path) -> Iterator[Problem]:
-    """Return the errors of secret files. `files` reports missing files."""
-    apps = document.root.get("github", "apps")
-    keys = [_app_path(index) for index, _ in (apps.items() if apps else ())]
-    readers = {**dict.fromkeys(keys, _app_key), _WEBHOOK: _secrets, _ADMIN: _operator_tokens}
-    readers[_METRICS] = _tokens
-    for path, read in readers.items():
-        file = named_file(document, folder, *path)
-        if file is None:
+    `named_files` reports missing files, and `certificates` the errors of the server's key.
+    """
+    for path, name in configuration.named_files():
+        read = _READERS.get(str(path[-1]))
+        if read is None or configuration.readable_file(name) is None:
             continue
         try:
-            read(document, path, file)
+            found = read(configuration, path, name)
         except ConfigurationError as error:
             yield from error.problems
+        else:
+            if path == _WEBHOOK and any(map(_is_short, found)):
+                what = (
+                    f"{show(name)} has a secret of less than {SHORTEST_WEBHOOK_SECRET} characters, "
+                )
+                what += "which can be guessed"
+                yield configuration.warning(path, what, _STRONGER)
 
 
-def short_webhook_secrets(document: Document, folder: Path) -> Iterator[Problem]:
-    """Warn of webhook secrets that can be guessed: with one, anyone can sign deliveries."""
-    file = named_file(document, folder, *_WEBHOOK)
-    try:
-        secrets = _secrets(document, _WEBHOOK, file) if file is not None else ()
-    except ConfigurationError:
-        return  # `secret_problems` reports it
-    if any(len(one.get_secret_value()) < SHORTEST_WEBHOOK_SECRET for one in secrets):
-        named = show(text(document.root, *_WEBHOOK))
-        what = f"{named} has a secret of less than {SHORTEST_WEBHOOK_SECRET} characters, which can be guessed"
-        fix = (
-            "write the output of openssl rand -hex 32 into the file and into the webhook at GitHub"
-        )
-        yield document.problem(_WEBHOOK, what, fix, warning=True)
+def _is_short(secret: SecretBytes) -> bool:
+    """Return True for a webhook secret that can be guessed: with one, anyone can sign deliveries."""
+    return len(secret.get_secret_value()) < SHORTEST_WEBHOOK_SECRET
 
 
 def _app_path(index: int) -> KeyPath:
     return ("github", "apps", index, "private_key_file")
 
 
-def _app_key(document: Document, path: KeyPath, file: Path) -> bytes:
+def _app_key(configuration: Configuration, path: KeyPath, name: str) -> bytes:
     """Return the file's key: unencrypted RSA (GitHub Docs, "Managing private keys for GitHub Apps")."""
-    pem = _read(document, path, file)
+    pem = _read(configuration, path, name)
     try:
         key = private_key(pem)
     except PemError as error:
-        raise _problem(document, path, error.what) from None
+        raise _problem(configuration, path, name, error.what) from None
     if not isinstance(key, rsa.RSAPrivateKey):
-        raise _problem(document, path, "contains a private key that is not RSA")
+        raise _problem(configuration, path, name, "contains a private key that is not RSA")
     return pem
 
 
-def _secrets(document: Document, path: KeyPath, file: Path) -> tuple[SecretBytes, ...]:
-    lines = [line.strip() for line in _read(document, path, file).splitlines()]
+def _secrets(configuration: Configuration, path: KeyPath, name: str) -> tuple[SecretBytes, ...]:
+    lines = [line.strip() for line in _read(configuration, path, name).splitlines()]
     secrets = tuple(SecretBytes(line) for line in lines if line)
     if not secrets:
-        raise _problem(document, path, "contains no secret")
+        raise _problem(configuration, path, name, "contains no secret")
     if len(secrets) > MAX_WEBHOOK_SECRETS:
-        raise _problem(document, path, f"contains more than {MAX_WEBHOOK_SECRETS} secrets")
+        what = f"contains more than {MAX_WEBHOOK_SECRETS} secrets"
+        raise _problem(configuration, path, name, what)
     return secrets
 
 
-def _tokens(document: Document, path: KeyPath, file: Path) -> tuple[SecretBytes, ...]:
+def _tokens(configuration: Configuration, path: KeyPath, name: str) -> tuple[SecretBytes, ...]:
     """Return the file's tokens: visible ASCII for a header (RFC 6750), and too long to guess."""
-    tokens = _secrets(document, path, file)
+    tokens = _secrets(configuration, path, name)
     if not all(is_token(token.get_secret_value()) for token in tokens):
         what = (
             f"contains a token that does not have {SHORTEST_TOKEN} to 1024 visible ASCII characters"
         )
-        raise _problem(document, path, what)
+        raise _problem(configuration, path, name, what)
     return tokens
 
 
-def _operator_tokens(document: Document, path: KeyPath, file: Path) -> tuple[OperatorToken, ...]:
+def _operator_tokens(
+    configuration: Configuration, path: KeyPath, name: str
+) -> tuple[OperatorToken, ...]:
     try:
-        return parse_operator_tokens(_read(document, path, file))
+        return parse_operator_tokens(_read(configuration, path, name))
     except UnusableTokenFileError as error:
-        raise _problem(document, path, str(error)) from None
+        raise _problem(configuration, path, name, str(error)) from None
 
 
-def _read(document: Document, path: KeyPath, file: Path) -> bytes:
+def _read(configuration: Configuration, path: KeyPath, name: str) -> bytes:
     try:
-        content = read_bounded(file, "", MAX_SECRET_BYTES)
+        content = read_bounded(configuration.file(name), "", MAX_SECRET_BYTES)
     except ConfigurationError as error:
         # Without the file name: if there is no such file, the name may be the secret itself.
-        fix = error.problems[0].fix
-        raise ConfigurationError([document.problem(path, error.problems[0].what, fix)]) from None
+        (problem,) = error.problems
+        raise ConfigurationError([configuration.error(path, problem.what, problem.fix)]) from None
     if len(content) > MAX_SECRET_BYTES:
-        raise _problem(document, path, f"is larger than {MAX_SECRET_BYTES // 1024} KiB")
+        what = f"is larger than {MAX_SECRET_BYTES // 1024} KiB"
+        raise _problem(configuration, path, name, what)
     return content
 
 
-def _problem(document: Document, path: KeyPath, what: str) -> ConfigurationError:
+def _problem(
+    configuration: Configuration, path: KeyPath, name: str, what: str
+) -> ConfigurationError:
     fix = _FIXES.get(path, "save the key file from GitHub without changes")
-    named = show(text(document.root, *path))
-    return ConfigurationError([document.problem(path, f"{named} {what}", fix)])
+    return ConfigurationError([configuration.error(path, f"{show(name)} {what}", fix)])
+
+
+_READERS: Mapping[str, Callable[[Configuration, KeyPath, str], Any]] = {
+    "private_key_file": _app_key,
+    "webhook_secret_file": _secrets,
+    "admin_token_file": _operator_tokens,
+    "metrics_token_file": _tokens,
+}

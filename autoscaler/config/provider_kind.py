@@ -7,14 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document, Node
+from autoscaler.config.configuration import Configuration
 from autoscaler.config.problems import KeyPath, Problem
-from autoscaler.config.settings import ProviderSection, Settings
-from autoscaler.config.sku_settings import Accelerator, LaunchOptionSettings, SkuSettings
+from autoscaler.config.settings.fleet import ProviderSection, Settings
+from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, SkuSettings
 from autoscaler.controller.ports.provider import ProviderFactory
 from autoscaler.model.identifiers import ProviderName
+
+SectionT = TypeVar("SectionT", bound=ProviderSection)
+OptionT = TypeVar("OptionT", bound=LaunchOptionSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,10 @@ class OnlineCheck:
 
 
 class ProviderKind(ABC):
-    """One kind of provider. Importing its module must not import an SDK: `check` needs the kind, too."""
+    """One kind of provider. Importing its module must not import an SDK: `check` needs the kind, too.
+
+    A check runs as far as the keys that it reads have values (see `run_checks`).
+    """
 
     key: str
     """The key of its section under `providers.NAME` in fleet.yaml."""
@@ -36,6 +42,8 @@ class ProviderKind(ABC):
     """The keys of the section."""
     option: type[LaunchOptionSettings]
     """The keys of its launch options besides `provider`. No other kind has them."""
+    sku: type[SkuSettings] = SkuSettings
+    """The keys of SKUs with its launch options, besides those of every SKU."""
     needs: str
     """The key that each of its launch options must have."""
 
@@ -53,22 +61,14 @@ class ProviderKind(ABC):
         `folder` is that of fleet.yaml: the files that it names are relative to it.
         """
 
-    def files(self, section: Node) -> Iterator[KeyPath]:
-        """Return the keys of a section that name files, which are then checked to be readable."""
-        del section
+    def check(self, configuration: Configuration) -> Iterator[Problem]:
+        """Return the contradictions that this kind knows of, and warnings about values that seem unintended."""
+        del configuration
         return iter(())
 
-    def check(self, document: Document) -> Iterator[Problem]:
-        """Return the contradictions in the file as written that this kind knows of.
-
-        Like `preflight`, it ignores values of a wrong type, which `load` reports.
-        """
-        del document
-        return iter(())
-
-    def preflight(self, document: Document, folder: Path, *, files: bool) -> Iterator[Problem]:
+    def preflight(self, configuration: Configuration, *, files: bool) -> Iterator[Problem]:
         """Return why the file cannot be served, without network requests. `files`: read its files, too."""
-        del document, folder, files
+        del configuration, files
         return iter(())
 
     def accelerators(
@@ -81,38 +81,47 @@ class ProviderKind(ABC):
         del sku, option
         return {}
 
-    async def check_online(
-        self, document: Document, settings: Settings, folder: Path
-    ) -> OnlineCheck:
+    async def check_online(self, configuration: Configuration) -> OnlineCheck:
         """Ask the configured providers of this kind whether they would accept the launch options.
 
         Changes nothing. A provider that does not answer is a problem. By default, no provider is asked.
         """
-        del document, folder
-        names = [name for name, one in settings.providers.items() if one.kind == self.key]
+        names = [name for name, one in configuration.providers() if one.kind == self.key]
         return OnlineCheck(lines=tuple(f"{name}: not checked online" for name in names))
 
-    def warnings(self, document: Document, settings: Settings) -> Iterator[Problem]:
-        """Return the warnings about values that are allowed but probably not intended."""
-        del document, settings
-        return iter(())
+
+@dataclass(frozen=True, slots=True)
+class OptionOf(Generic[SectionT, OptionT]):
+    """A launch option, with the section of its provider and with its SKU. `index` is its position there."""
+
+    name: str
+    sku: SkuSettings
+    index: int
+    option: OptionT
+    section: SectionT
+
+    @property
+    def path(self) -> KeyPath:
+        """Its place in fleet.yaml."""
+        return ("skus", self.name, "on", self.index)
 
 
-def sections_of(document: Document, key: str) -> Iterator[tuple[str, Node]]:
-    """Return the providers of a kind by name, each with its section as written."""
-    providers = document.root.child("providers")
-    for name, provider in providers.entries() if providers else ():
-        section = provider.child(key)
-        if section is not None:
-            yield name, section
+def sections_of(
+    configuration: Configuration, section: type[SectionT]
+) -> Iterator[tuple[str, SectionT]]:
+    """Return the sections of a kind by the names of their providers, except those without a value."""
+    for name, provider in configuration.providers():
+        found = (getattr(provider, key, None) for key in type(provider).model_fields)
+        yield from ((name, one) for one in found if isinstance(one, section))
 
 
-def options_of(document: Document, key: str) -> Iterator[tuple[str, Node, int, Node]]:
-    """Return the launch options at providers of a kind: the SKU's name and node, position, option."""
-    providers = dict(sections_of(document, key))
-    skus = document.root.child("skus")
-    for name, sku in skus.entries() if skus else ():
-        launch_options = sku.child("on")
-        for index, option in launch_options.items() if launch_options else ():
-            if text(option, "provider") in providers:
-                yield name, sku, index, option
+def options_of(
+    configuration: Configuration, section: type[SectionT], option: type[OptionT]
+) -> Iterator[OptionOf[SectionT, OptionT]]:
+    """Return the launch options at providers of a kind, except those without a known provider."""
+    sections = dict(sections_of(configuration, section))
+    for name, sku in configuration.skus():
+        for index, one in enumerate(getattr(sku, "launch_options", ())):
+            provider = getattr(one, "provider", None)
+            if provider in sections and isinstance(one, option):
+                yield OptionOf(name, sku, index, one, sections[provider])

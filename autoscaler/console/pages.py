@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoscaler.console.charts import machines_chart, waiting_chart
-from autoscaler.console.faults import faults, objective, verdict
 from autoscaler.console.links import GitHubPages
 from autoscaler.console.rendering import Frame, Templates
 from autoscaler.console.runbooks import read_runbooks
@@ -12,16 +11,18 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import MachineState
+from autoscaler.model.wait_objectives import total
+from autoscaler.model.wording import in_words
 from autoscaler.views.cost import CostView
-from autoscaler.views.explanation import Explanation, OptionView
+from autoscaler.views.explanation import Explanation
 from autoscaler.views.grid import Grid, RepositoryView
 from autoscaler.views.jobs import JobView
 from autoscaler.views.machines import MachineView
+from autoscaler.views.offerings import OptionView
 from autoscaler.views.overview import Overview
 from autoscaler.views.past import Past
-from autoscaler.views.status import SkuView
+from autoscaler.views.status import SkuView, StatusView
 from autoscaler.views.timeline import job_stages, machine_stages
-from autoscaler.views.times import in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +93,15 @@ class Pages:
 
     def overview(self, overview: Overview, frame: Frame) -> str:
         """Return the first page: is the fleet fine, and if not, why."""
-        found = faults(overview)
-        hour, day = objective(overview)
+        found = overview.status.troubles
         return self._templates.render(
             "overview",
             frame,
             overview=overview,
             faults=found,
-            verdict=verdict(overview, found),
-            hour=hour,
-            day=day,
+            verdict=verdict(overview.status),
+            hour=total(overview.hour),
+            day=total(overview.day),
             within=in_words(overview.objectives[0].seconds),
             machines_chart=machines_chart(overview.samples),
             waiting_chart=waiting_chart(overview.samples),
@@ -109,7 +109,7 @@ class Pages:
 
     def sku(self, page: SkuPage, frame: Frame) -> str:
         """Return the page of a SKU: its faults, offerings, jobs and machines."""
-        found = [one for one in faults(page.overview) if one.sku == page.sku.sku]
+        found = [one for one in page.overview.status.troubles if one.sku == page.sku.sku]
         return self._templates.render("sku", frame, page=page, sku=page.sku, faults=found)
 
     def jobs(self, found: Sequence[JobView], state: str, sku: str, frame: Frame) -> str:
@@ -160,3 +160,15 @@ class Pages:
         if runbook is None:
             return None
         return self._templates.render("runbook", frame, runbook=runbook)
+
+
+def verdict(status: StatusView) -> str:
+    """Return one sentence: whether the fleet is fine, and if not, what is wrong first."""
+    if status.troubles:
+        first, count = status.troubles[0], len(status.troubles) - 1
+        where = f"{first.about}: " if first.about else ""
+        return f"{where}{first.cause}{f', and {count} more' if count else ''}"
+    if status.waiting:
+        jobs = "1 job waits" if status.waiting == 1 else f"{status.waiting:,} jobs wait"
+        return f"Fine: {jobs}, and machines are on their way"
+    return "Fine: no job waits for a machine"

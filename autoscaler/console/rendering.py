@@ -9,12 +9,10 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from autoscaler.console.faults import cause_of
 from autoscaler.console.links import GitHubPages
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.wording import sentence
-from autoscaler.views.times import duration, moment
-from autoscaler.views.waits import in_short
+from autoscaler.model.reasons.waiting import in_short
+from autoscaler.model.wording import duration, moment, sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,6 @@ class Templates:
             share=_share,
             number=_number,
             path=_path,
-            cause=cause_of,
             words=_words,
             in_short=in_short,
             sentence=sentence,

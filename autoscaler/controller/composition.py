@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 import structlog
 
@@ -21,7 +20,7 @@ from autoscaler.controller.github.reruns import Rerunner
 from autoscaler.controller.github.runner_groups import GroupWatch
 from autoscaler.controller.github.runner_versions import RunnerVersionWatch
 from autoscaler.controller.github.single_reads import GitHubReader
-from autoscaler.controller.github.synchronizer import GitHubSynchronizer
+from autoscaler.controller.github.synchronizer import synchronize
 from autoscaler.controller.intake.deliveries import Intake, Parse
 from autoscaler.controller.intake.redelivery import Redelivery
 from autoscaler.controller.journal import Journal
@@ -43,21 +42,17 @@ from autoscaler.controller.operators.recent_past import RecentPast
 from autoscaler.controller.operators.reconfiguration import Reconfiguration
 from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.clock import Clock, Ids
-from autoscaler.controller.ports.github import GitHub
+from autoscaler.controller.ports.github import GitHub, Reruns
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
-from autoscaler.controller.ports.readings import ReadingCache
-from autoscaler.controller.ports.reruns import Reruns
-from autoscaler.controller.ports.store import SavedState, Store
-from autoscaler.controller.ports.telemetry import Telemetry
-from autoscaler.controller.ports.traces import TraceTelemetry
+from autoscaler.controller.ports.store import ReadingCache, SavedState, Store
+from autoscaler.controller.ports.telemetry import Telemetry, TraceTelemetry
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
 from autoscaler.controller.reporting.fleet_counts import report_offerings_on_hold
 from autoscaler.controller.reporting.history_metrics import report
-from autoscaler.controller.reporting.runs import RunMeter
 from autoscaler.controller.reporting.traces import WaitTracer
 from autoscaler.controller.reporting.unmatched import UnmatchedJobReporter
-from autoscaler.controller.reporting.usage import UsageMeter
+from autoscaler.controller.reporting.usage import RunMeter, UsageMeter
 from autoscaler.controller.retention import prune_repeatedly
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.records.state import Refuse, raise_unlisted
@@ -65,11 +60,9 @@ from autoscaler.model.catalogue import CapacityType, Catalogue
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.model.reasons.faults import Trouble
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.views.cost import Spent
-from autoscaler.views.status import Trouble
-
-T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -81,6 +74,7 @@ class Ports:
     `pacing` is a clock of real time, for the pauses of the control loop. `background` is the clock of
     tasks that may run late: the simulator slows it down, because they look every second for hours.
     `observed` returns the troubles of the fleet that only the metrics show, `spent` what was paid so far.
+    A reload replaces entries of `providers`.
     """
 
     clock: Clock
@@ -202,7 +196,11 @@ class Controller:
         ports, journal = self._ports, self.journal
         clock, background, telemetry = ports.clock, ports.background, ports.telemetry
         providers, readings = ports.providers, ports.readings
-        notices = {name: one.notices for name, one in providers.items() if one.notices}
+        notices = {
+            name: queue
+            for name, one in providers.items()
+            if (queue := one.capabilities.notices) is not None
+        }
         self.price_refresh = PriceRefresh(
             providers, readings, self._use_new_prices, telemetry, clock
         )
@@ -216,8 +214,14 @@ class Controller:
         self.rerunner = Rerunner(journal, ports.reruns, background)
         self.notice_reader = NoticeReader(journal, notices, telemetry, clock)
         self.circuit_watcher = CircuitWatcher(journal, providers, background)
-        self.github_synchronizer = GitHubSynchronizer(
-            journal, ports.lists, ports.github, self.intake.load_pruned_job, telemetry, background
+        self.synchronize_github = partial(
+            synchronize,
+            journal,
+            ports.lists,
+            ports.github,
+            self.intake.load_pruned_job,
+            telemetry,
+            background,
         )
         self.group_watch = GroupWatch(journal, ports.github, ports.lists, telemetry, background)
         self.version_watch = RunnerVersionWatch(journal, ports.lists, telemetry, background)
@@ -232,7 +236,7 @@ class Controller:
             self.rerunner.run,
             *self.notice_reader.tasks,
             self.circuit_watcher.run,
-            self.github_synchronizer.run,
+            self.synchronize_github,
             partial(self.provider_opener.read_daily, self._read_again),
             self.price_refresh.run,
             self.group_watch.run,
@@ -278,21 +282,29 @@ class Controller:
         self.reconciler.stop()
 
     async def _open_and_list(self, name: ProviderName) -> bool:
-        provider = self._ports.providers[name]
         try:
-            await provider.open()
+            await self._open(name)
         except (ProviderError, OutcomeUnknownError) as error:
-            hint = provider.hint(error)
-            _log.error("provider_not_opened", provider=name, error=str(error), hint=hint)
+            _log.error("provider_not_opened", provider=name, error=str(error), hint=error.hint)
             return False
         await self.price_refresh.wait_for_first(name)
         return await self.machine_lists.list_machines(name)
 
     async def _read_again(self, name: ProviderName) -> None:
         try:
-            await self._ports.providers[name].open()
+            await self._open(name)
         except (ProviderError, OutcomeUnknownError) as error:  # the values read last stay in use
             _log.warning("provider_not_read_again", provider=name, error=str(error))
+
+    async def _open(self, name: ProviderName) -> None:
+        """Open a provider. If a reload replaces it meanwhile, the new one is opened, too.
+
+        Raises ProviderError, OutcomeUnknownError.
+        """
+        opened: Provider | None = None
+        while opened is not self._ports.providers[name]:
+            opened = self._ports.providers[name]
+            await opened.open()
 
     def _use_offerings(self, opened: Collection[ProviderName]) -> None:
         """Put the offerings of these providers into the catalogue."""

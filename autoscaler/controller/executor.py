@@ -140,8 +140,7 @@ class Executor:
 
     def _unused_registration(self, machine: MachineId) -> Runner | None:
         state = self._journal.ledger.state
-        name = state.machines[machine].work.runner
-        runner = state.runners.get(name) if name is not None else None
+        runner = state.runner_of(state.machines[machine])
         unused = runner is not None and runner.configuration_sent_at is None
         return runner if unused else None
 

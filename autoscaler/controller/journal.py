@@ -5,19 +5,21 @@ memory is ahead of the store.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import structlog
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import DeliveryKey, Store, StoreError
-from autoscaler.controller.ports.telemetry import StoreTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.changes import Changes, HistoryRow, copied
 from autoscaler.model.events import Event
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import Instant
+from autoscaler.model.identifiers import Instant, JobId, MachineId
+from autoscaler.model.jobs.job import Job
+from autoscaler.model.machines.machine import Machine
 from autoscaler.model.transitions import UnlistedTransitionError
 
 _log = structlog.get_logger(__name__)
@@ -37,9 +39,7 @@ def log_refused_transition(error: UnlistedTransitionError) -> None:
 class Journal:
     """Owns the ledger. Every event goes through `record` or `note`."""
 
-    def __init__(
-        self, ledger: Ledger, store: Store, clock: Clock, telemetry: StoreTelemetry
-    ) -> None:
+    def __init__(self, ledger: Ledger, store: Store, clock: Clock, telemetry: Telemetry) -> None:
         self.ledger = ledger
         self.changed = asyncio.Event()
         self.broken: StoreError | None = None
@@ -64,15 +64,35 @@ class Journal:
         """Call `listener` with the rows of history that are about to be stored."""
         self._listeners.append(listener)
 
+    def record_of(self, row: HistoryRow) -> Job | Machine | None:
+        """Return the job or machine that a row is about, or None if it is in memory no more."""
+        if row.kind == "job":
+            return self.ledger.state.jobs.get(JobId(int(row.record)))
+        if row.kind == "machine":
+            return self.ledger.state.machines.get(MachineId(row.record))
+        return None
+
+    def jobs_in(self, rows: Iterable[HistoryRow]) -> Iterator[tuple[HistoryRow, Job]]:
+        """Yield the rows of jobs that are in memory, with these jobs."""
+        for row in rows:
+            if isinstance(job := self.record_of(row), Job):
+                yield row, job
+
+    def machines_in(self, rows: Iterable[HistoryRow]) -> Iterator[tuple[HistoryRow, Machine]]:
+        """Yield the rows of machines that are in memory, with these machines."""
+        for row in rows:
+            if isinstance(machine := self.record_of(row), Machine):
+                yield row, machine
+
     def on_event(self, listener: Callable[[Event], None]) -> None:
         """Call `listener` with each event after the ledger applied it."""
         self._event_listeners.append(listener)
 
-    async def record(self, *events: Event, applied: Sequence[DeliveryKey] = ()) -> None:
+    async def record(self, *events: Event) -> None:
         """Apply events, make them durable, and wake the planner. Raises StoreError."""
         self.note(*events)
         self.changed.set()
-        await self.commit(applied)
+        await self.commit()
 
     def note(self, *events: Event) -> None:
         """Apply events without waking the planner. The next commit makes them durable."""
@@ -81,9 +101,9 @@ class Journal:
             for listener in self._event_listeners:
                 listener(event)
 
-    async def commit(self, applied: Sequence[DeliveryKey] = ()) -> None:
+    async def commit(self) -> None:
         """Make all events applied so far durable. Raises StoreError."""
-        self.start_commit(applied)
+        self.start_commit()
         # The store writes in order, so the latest write implies all earlier ones. Shielded, because
         # cancelling a caller must not cancel the write.
         if self._latest is not None:

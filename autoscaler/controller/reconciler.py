@@ -14,7 +14,7 @@ from autoscaler.controller.intake.deliveries import Intake
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.controller.ports.telemetry import LoopTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.controller.reporting.wait_reasons import WaitRecorder
 from autoscaler.ledger.jobs.reports import is_any_overdue
@@ -63,7 +63,7 @@ class Reconciler:
         executor: Executor,
         run_tasks: Callable[[], Coroutine[Any, Any, None]],
         effects: Effects,
-        telemetry: LoopTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
         pacing: Clock,
         pace: Pace,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autoscaler.model.identifiers import Instant, LaunchRequestId, MachineId, Seconds
-from autoscaler.views.times import duration
+from autoscaler.model.wording import duration
 
 _FOLLOWED: Seconds = 1.0
 """A difference to the wall clock up to this one is followed at once: the host's clock is being adjusted."""

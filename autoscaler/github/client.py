@@ -20,33 +20,34 @@ from autoscaler.controller.ports.github import (
     RegisteredRunner,
     RunnerBusyError,
     RunnerExistsError,
+    github_errors,
 )
 from autoscaler.controller.ports.telemetry import GitHubTelemetry
-from autoscaler.github.api import Api, read_as
-from autoscaler.github.app_auth import App, Installation
-from autoscaler.github.app_selection import AppSelection
-from autoscaler.github.budget import Budget
+from autoscaler.github.apps.authentication import App, Installation
+from autoscaler.github.apps.installations import Installations
+from autoscaler.github.apps.selection import AppSelection
+from autoscaler.github.apps.targets import Target, target_of_repository, target_of_scope
 from autoscaler.github.deliveries import Redelivery
-from autoscaler.github.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.installations import Installations
 from autoscaler.github.jobs import JOB_STATES, Source, observe, read_job
-from autoscaler.github.list_pages import ListedRunner, RunnerPage
-from autoscaler.github.lists import Lists
-from autoscaler.github.page_cache import PageCache
-from autoscaler.github.received import Received
-from autoscaler.github.refusals import (
+from autoscaler.github.lists.formats import ListedRunner, RunnerPage
+from autoscaler.github.lists.page_cache import PageCache
+from autoscaler.github.lists.reader import Lists
+from autoscaler.github.lists.runs import WorkflowRun
+from autoscaler.github.requests.api import Api, read_as
+from autoscaler.github.requests.budget import Budget
+from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
+from autoscaler.github.requests.received import Received
+from autoscaler.github.requests.refusals import (
     NotAllowedError,
     NotShownError,
     not_shown,
     unusable_answer,
 )
-from autoscaler.github.request_queue import RequestQueue
+from autoscaler.github.requests.request_queue import RequestQueue
+from autoscaler.github.requests.transport import Transport
 from autoscaler.github.reruns import JobReruns
 from autoscaler.github.runner_groups import RunnerGroups
-from autoscaler.github.runs import WorkflowRun
 from autoscaler.github.settings import GitHubSettings
-from autoscaler.github.targets import Target, target_of_repository, target_of_scope
-from autoscaler.github.transport import Transport
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
 from autoscaler.model.jobs.access import RunnerGroup
@@ -64,6 +65,7 @@ class _JitAnswer(Received):
     encoded_jit_config: Annotated[str, Field(min_length=1, repr=False)]
 
 
+@github_errors
 class GitHubClient:
     """A client for one GitHub instance, with one or several Apps.
 
@@ -88,18 +90,17 @@ class GitHubClient:
         queue = RequestQueue(budget, clock, settings.concurrency)
         self._api = Api(self._transport, queue, clock, telemetry)
         apps = [App(key, wall or tokens.now) for key in settings.apps]
-        self._installations = Installations(apps, self._api, tokens)
-        self._apps = AppSelection(self._api, budget, clock)
+        installations = Installations(apps, self._api, tokens)
+        self._apps = AppSelection(self._api, installations, budget, clock)
         self._groups = RunnerGroups(self._api, clock)
         self.lists = Lists(
             PageCache(self._api, self._transport.url_of, clock),
-            self._installations,
             self._apps,
             budget,
             clock,
             limited=settings.points_per_minute is not None,
         )
-        self.reruns = JobReruns(self._api, self._installations, self._apps)
+        self.reruns = JobReruns(self._api, self._apps)
         self._redeliveries = [Redelivery(app, self._api, clock) for app in apps]
 
     async def register(
@@ -126,8 +127,7 @@ class GitHubClient:
             registered = read_as(_JitAnswer, filled, answer)
             return NewRegistration(registered.runner.id, registered.encoded_jit_config)
 
-        candidates = await self._installations.of_scope(target)
-        return await self._apps.run(candidates, target, request, by)
+        return await self._apps.at_scope(target, request, by)
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
         """Return the registration with this exact name, or None. Raises the port's errors."""
@@ -137,9 +137,8 @@ class GitHubClient:
             f"{target.route}/actions/runners{{?name,per_page}}",
             {**target.variables, "name": name, "per_page": 100},
         )
-        candidates = await self._installations.of_scope(target)
-        return await self._apps.run(
-            candidates, target, request, lambda caller: self._find(request, name, caller)
+        return await self._apps.at_scope(
+            target, request, lambda caller: self._find(request, name, caller)
         )
 
     async def read_runner(self, scope: str, github_id: int) -> RegisteredRunner | None:
@@ -156,9 +155,8 @@ class GitHubClient:
             {**target.variables, "runner_id": github_id},
             expected=frozenset({404}),
         )
-        candidates = await self._installations.of_scope(target)
-        return await self._apps.run(
-            candidates, target, request, lambda caller: self._read(request, target, caller)
+        return await self._apps.at_scope(
+            target, request, lambda caller: self._read(request, target, caller)
         )
 
     async def delete_runner(self, scope: str, github_id: int) -> bool:
@@ -172,9 +170,8 @@ class GitHubClient:
             importance=Importance.REMOVE,
             expected=frozenset({404, 422}),
         )
-        candidates = await self._installations.of_scope(target)
-        answer = await self._apps.run(
-            candidates, target, request, lambda caller: self._api.ask(request, caller)
+        answer = await self._apps.at_scope(
+            target, request, lambda caller: self._api.ask(request, caller)
         )
         if answer.status == 422:
             raise RunnerBusyError(f"{request.endpoint}: 422 {answer.message}")
@@ -186,16 +183,10 @@ class GitHubClient:
 
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
         """Return a job as GitHub shows it, with `read` set; None for 404. Raises the port's errors."""
-        target = target_of_repository(repository)
-        request = Request(
-            "GET",
-            f"{target.route}/actions/jobs/{{job_id}}",
-            {**target.variables, "job_id": job},
-            expected=frozenset({404}),
-        )
-        answer = await self._shown(target, request)
-        if answer is None:
+        found = await self._about(repository, "/actions/jobs/{job_id}", job_id=job)
+        if found is None:
             return None
+        request, answer = found
         try:
             read = read_job(answer.data)
         except ValueError as error:
@@ -209,16 +200,10 @@ class GitHubClient:
 
     async def run_origin(self, repository: str, run_id: int) -> RunOrigin | None:
         """Return where a run comes from; None for 404. Raises the port's errors."""
-        target = target_of_repository(repository)
-        request = Request(
-            "GET",
-            f"{target.route}/actions/runs/{{run_id}}",
-            {**target.variables, "run_id": run_id},
-            expected=frozenset({404}),
-        )
-        answer = await self._shown(target, request)
-        if answer is None:
+        found = await self._about(repository, "/actions/runs/{run_id}", run_id=run_id)
+        if found is None:
             return None
+        request, answer = found
         read = read_as(WorkflowRun, request, answer)
         if read.id != run_id:
             raise unusable_answer(request, "another run's data")
@@ -228,9 +213,8 @@ class GitHubClient:
         """Return the current state of an organization's runner group. Raises the port's errors."""
         target = target_of_scope(scope)
         request = Request("GET", "/orgs/{org}/actions/runner-groups", target.variables)
-        candidates = await self._installations.of_scope(target)
-        return await self._apps.run(
-            candidates, target, request, lambda caller: self._groups.group(target, name, caller)
+        return await self._apps.at_scope(
+            target, request, lambda caller: self._groups.group(target, name, caller)
         )
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
@@ -256,7 +240,6 @@ class GitHubClient:
         """Cancel background requests and close all connections. Idempotent."""
         await self._groups.close()
         await self._apps.close()
-        await self._installations.close()
         await self._transport.close()
 
     async def _find(
@@ -283,21 +266,21 @@ class GitHubClient:
         await self._api.ask(Request("GET", route, {**target.variables, "per_page": 1}), caller)
         return None
 
-    async def _shown(self, target: Target, request: Request) -> Answer | None:
-        """Return the answer about a repository's object, or None if every App gets a 404."""
-        candidates = await self._installations.of_repository(target)
+    async def _about(
+        self, repository: str, route: str, **number: int
+    ) -> tuple[Request, Answer] | None:
+        """Return the request and the answer about a repository's object, or None if every App gets a 404."""
+        target = target_of_repository(repository)
+        request = Request(
+            "GET",
+            f"{target.route}{route}",
+            {**target.variables, **number},
+            expected=frozenset({404}),
+        )
         try:
-            return await self._apps.run(
-                candidates, target, request, lambda caller: self._shown_to(request, caller)
-            )
+            return request, await self._apps.shown(target, request)
         except NotShownError:
             return None
-
-    async def _shown_to(self, request: Request, caller: Installation) -> Answer:
-        answer = await self._api.ask(request, caller)
-        if not answer.ok:
-            raise not_shown(request, answer)
-        return answer
 
     def _not_registered(self, target: Target, request: Request, answer: Answer) -> GitHubError:
         text = f"{request.endpoint}: {answer.status} {answer.message}"

@@ -17,12 +17,11 @@ from pydantic import Field, RootModel
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import Redelivered
-from autoscaler.github.api import Api, read_as
-from autoscaler.github.app_auth import App
-from autoscaler.github.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.received import Received
-from autoscaler.github.refusals import unusable_answer
-from autoscaler.github.timestamps import instant_of
+from autoscaler.github.apps.authentication import App
+from autoscaler.github.requests.api import Api, read_as
+from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
+from autoscaler.github.requests.received import Received, instant_of
+from autoscaler.github.requests.refusals import unusable_answer
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.identifiers import Instant, Seconds
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from pydantic import AfterValidator
 
-from autoscaler.github.timestamps import instant_of
+from autoscaler.github.requests.received import instant_of
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
 from autoscaler.model.jobs.job import JobState

@@ -14,16 +14,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autoscaler.controller.ports.github import RetryLaterError
-from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
-from autoscaler.github.api import Api, read_as
-from autoscaler.github.app_auth import Installation
-from autoscaler.github.app_selection import AppSelection
-from autoscaler.github.exchange import Answer, Effect, Request
-from autoscaler.github.installations import Installations
-from autoscaler.github.received import Received
-from autoscaler.github.refusals import OUTAGE_DELAY, LimitError, NotShownError
-from autoscaler.github.targets import Target, target_of_repository
+from autoscaler.controller.ports.github import (
+    RerunAnswer,
+    RerunUnknownError,
+    RetryLaterError,
+    github_errors,
+)
+from autoscaler.github.apps.authentication import Installation
+from autoscaler.github.apps.selection import AppSelection
+from autoscaler.github.apps.targets import Target, target_of_repository
+from autoscaler.github.requests.api import Api, read_as
+from autoscaler.github.requests.exchange import Effect, Request
+from autoscaler.github.requests.received import Received
+from autoscaler.github.requests.refusals import OUTAGE_DELAY, LimitError, NotShownError, not_shown
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.machines.interruptions import RerunOutcome
 
@@ -48,13 +51,13 @@ class _JobPage(Received):
     jobs: list[_Job]
 
 
+@github_errors
 class JobReruns:
     """Requests re-runs with the App that has the most headroom."""
 
-    def __init__(self, api: Api, installations: Installations, selection: AppSelection) -> None:
+    def __init__(self, api: Api, apps: AppSelection) -> None:
         self._api = api
-        self._installations = installations
-        self._apps = selection
+        self._apps = apps
 
     async def rerun(
         self, repository: str, run_id: int, run_attempt: int, jobs: Sequence[JobId]
@@ -69,24 +72,24 @@ class JobReruns:
             reason = f"the run is {run.status}, at attempt {run.run_attempt}"
             return RerunAnswer(asked, None, reason)  # an earlier attempt is from a stale cache
         if len(asked) == 1:
-            return await self._ask(target, "jobs/{id}/rerun", asked[0], asked)
+            return await self._ask(target, "jobs/{job_id}/rerun", {"job_id": asked[0]}, asked)
         if await self._failed_jobs(target, run_id) != set(asked):
             return RerunAnswer(asked, None, "other jobs of the run failed too", apart=True)
         # One request re-runs exactly these jobs, at the same time.
-        return await self._ask(target, "runs/{id}/rerun-failed-jobs", run_id, asked)
+        return await self._ask(target, "runs/{run_id}/rerun-failed-jobs", {"run_id": run_id}, asked)
 
     async def _ask(
-        self, target: Target, route: str, number: int, jobs: tuple[JobId, ...]
+        self, target: Target, route: str, number: dict[str, int], jobs: tuple[JobId, ...]
     ) -> RerunAnswer:
         request = Request(
             "POST",
             f"{target.route}/actions/{route}",
-            {**target.variables, "id": number},
+            {**target.variables, **number},
             effect=Effect.WRITE,
             expected=frozenset({404, 409, 410, 422}),
         )
         try:
-            answer = await self._shown(target, request)
+            answer = await self._apps.shown(target, request)
         except NotShownError as error:
             return RerunAnswer(jobs, RerunOutcome.REFUSED, str(error))
         except LimitError:
@@ -104,17 +107,17 @@ class JobReruns:
     async def _run(self, target: Target, run_id: int) -> _Run:
         request = Request(
             "GET",
-            f"{target.route}/actions/runs/{{id}}",
-            {**target.variables, "id": run_id},
+            f"{target.route}/actions/runs/{{run_id}}",
+            {**target.variables, "run_id": run_id},
             expected=frozenset({404}),
         )
-        return read_as(_Run, request, await self._shown(target, request))
+        return read_as(_Run, request, await self._apps.shown(target, request))
 
     async def _failed_jobs(self, target: Target, run_id: int) -> set[JobId]:
         request = Request(
             "GET",
-            f"{target.route}/actions/runs/{{id}}/jobs{{?filter,per_page}}",
-            {**target.variables, "id": run_id, "filter": "latest", "per_page": 100},
+            f"{target.route}/actions/runs/{{run_id}}/jobs{{?filter,per_page}}",
+            {**target.variables, "run_id": run_id, "filter": "latest", "per_page": 100},
             expected=frozenset({404}),
         )
 
@@ -122,26 +125,10 @@ class JobReruns:
             found: set[JobId] = set()
             async with aclosing(self._api.pages(request, caller)) as pages:
                 async for answer in pages:
-                    _must_be_shown(request, answer)
+                    if answer.status == 404:
+                        raise not_shown(request, answer)
                     listed = read_as(_JobPage, request, answer).jobs
                     found |= {JobId(one.id) for one in listed if one.conclusion in _RUN_AGAIN}
             return found
 
-        candidates = await self._installations.of_repository(target)
-        return await self._apps.run(candidates, target, request, by)
-
-    async def _shown(self, target: Target, request: Request) -> Answer:
-        """Return the answer of an App that may see the object. Raises NotShownError if none may."""
-
-        async def shown(caller: Installation) -> Answer:
-            answer = await self._api.ask(request, caller)
-            _must_be_shown(request, answer)
-            return answer
-
-        candidates = await self._installations.of_repository(target)
-        return await self._apps.run(candidates, target, request, shown)
-
-
-def _must_be_shown(request: Request, answer: Answer) -> None:
-    if answer.status == 404:
-        raise NotShownError(f"{request.endpoint}: {answer.status} {answer.message}")
+        return await self._apps.at_repository(target, request, by)

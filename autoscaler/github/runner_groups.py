@@ -14,13 +14,13 @@ from pydantic import Field
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import OperatorError
-from autoscaler.github.api import Api, Caller, read_as
-from autoscaler.github.exchange import Importance, Request
+from autoscaler.github.apps.targets import Target
 from autoscaler.github.jobs import RepositoryName
-from autoscaler.github.received import Received
-from autoscaler.github.refusals import NotShownError
-from autoscaler.github.single_flight import SingleFlight
-from autoscaler.github.targets import Target
+from autoscaler.github.requests.api import Api, Caller, read_as
+from autoscaler.github.requests.exchange import Importance, Request
+from autoscaler.github.requests.received import Received
+from autoscaler.github.requests.refusals import NotShownError
+from autoscaler.github.requests.single_flight import SingleFlight
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs.access import RunnerGroup
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType, MappingProxyType
 
-from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.images.build_watch import BuildWatch
 from autoscaler.images.building import BuildError
 from autoscaler.images.interruptions import caught

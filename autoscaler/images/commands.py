@@ -1,29 +1,21 @@
-"""The commands about images: `autoscaler images check`, `values`, `build` and `driver`."""
+"""The commands about images that need no other service: `autoscaler images values`, `build`, `driver`."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from autoscaler.images.publishing import prune, publish
 from autoscaler.images.recipes import RECIPES, Engine
-
-if TYPE_CHECKING:
-    from autoscaler.images.entries import Versions
-    from autoscaler.images.findings import Finding
 
 images = typer.Typer(
     help="Build, check and prune images of machines and containers.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-images.command()(publish)
-images.command()(prune)
 
 File = Annotated[
     Path | None,
@@ -59,87 +51,6 @@ class Vendor(StrEnum):
     AMD = "amd"
 
 
-def _day(text: str) -> datetime:
-    """Return the day that a text such as `2026-11-24` names. Raises BadParameter."""
-    try:
-        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a day such as 2026-11-24") from None
-
-
-@images.command()
-def check(
-    file: File = None,
-    day: Annotated[
-        datetime | None,
-        typer.Option(
-            "--date",
-            parser=_day,
-            metavar="YEAR-MONTH-DAY",
-            help="Check for this day; default: today.",
-        ),
-    ] = None,
-    region: Annotated[
-        str | None,
-        typer.Option(help="Also ask EC2 in this region whether each base image still exists."),
-    ] = None,
-    scope: Annotated[
-        str | None,
-        typer.Option(
-            metavar="org:OWNER|repo:OWNER/NAME",
-            help="Ask GitHub there when it refuses the runner, with the token of GITHUB_TOKEN.",
-        ),
-    ] = None,
-) -> None:
-    """List what is missing or soon too old in versions.yaml.
-
-    Lists each value that is null, the runner's version if GitHub soon gives it no more jobs, and each end of
-    life in the next 90 days. With --region, also each base image that EC2 does not show. Exits with 1 if it
-    lists anything, and with 2 if the file has an error, or EC2 or GitHub refuses a call.
-    """
-    from autoscaler.images.findings import UNASKED, find
-    from autoscaler.images.load import load_versions
-
-    with usage_errors():
-        found = load_versions(file)
-    today = (day or datetime.now(UTC)).date()
-    end = UNASKED if scope is None else _runner_end(scope, found.versions.runner.version)
-    findings = find(found.versions, today, end)
-    if region is not None:
-        findings += _missing_in(found.versions, region)
-    for one in findings:
-        problem = found.document.problem(one.path, one.what, one.fix, warning=one.warning)
-        typer.echo(str(problem))
-    if not findings:
-        typer.echo("nothing is missing or too old", err=True)
-    raise typer.Exit(1 if findings else 0)
-
-
-def _runner_end(scope: str, version: str) -> date | None:
-    import os
-
-    from autoscaler.images.runner_end import GitHubAnswerError, runner_end
-
-    try:
-        return runner_end(scope, version, os.environ)
-    except GitHubAnswerError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
-
-
-def _missing_in(versions: "Versions", region: str) -> "tuple[Finding, ...]":
-    from autoscaler.images.aws_base_images import AwsBaseImages
-    from autoscaler.images.findings import missing_base_images
-    from autoscaler.images.smoke_test import ImageEc2Error
-
-    try:
-        return tuple(missing_base_images(versions, AwsBaseImages(region).exists))
-    except ImageEc2Error as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
-
-
-@images.command()
 def values(
     wanted: Annotated[
         list[str],
@@ -178,7 +89,6 @@ def values(
         typer.echo(f"{name}={value}")
 
 
-@images.command()
 def build(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(RECIPES)}.")],
     further: Annotated[
@@ -236,7 +146,6 @@ DRIVER_BUDGET = 2430
 """Seconds for the installation of the driver: what the default deadlines leave it at boot."""
 
 
-@images.command()
 def driver(
     vendor: Annotated[Vendor, typer.Option(help="The vendor of the GPU.")] = Vendor.NVIDIA,
     arch: Annotated[Processor, typer.Option(help="The processor of the machine.")] = Processor.X64,
@@ -255,7 +164,7 @@ def driver(
     """
     import json
 
-    from autoscaler.config.sku_settings import AcceleratorVendor
+    from autoscaler.config.settings.sku import AcceleratorVendor
     from autoscaler.images.driver import driver_plan
     from autoscaler.images.load import load_versions
     from autoscaler.model.catalogue import Architecture, OperatingSystem

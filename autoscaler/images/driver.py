@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from autoscaler.config.problems import ConfigurationError
-from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.images.load import VersionsFile
 from autoscaler.images.values import read_values
 from autoscaler.model.catalogue import Architecture, OperatingSystem

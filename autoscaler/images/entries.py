@@ -10,10 +10,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from autoscaler.config import scalars
 from autoscaler.config.problems import show
-from autoscaler.config.scalars import Matching, wrong
-from autoscaler.config.shapes import ImageOwner, Section, Text
+from autoscaler.config.settings.scalars import Matching, parsed, wrong
+from autoscaler.config.settings.shapes import ImageOwner, Section, Text
 from autoscaler.model.catalogue import Architecture
 
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -29,7 +28,7 @@ def parse_date(text: str) -> datetime.date:
     raise wrong(f"{show(text)} is not a date", "write YEAR-MONTH-DAY, such as 2026-11-23")
 
 
-Date = Annotated[datetime.date, *scalars.parsed(parse_date, f"^{_DATE}$")]
+Date = Annotated[datetime.date, *parsed(parse_date, f"^{_DATE}$")]
 Version = Annotated[
     str,
     Matching(r"[0-9]+(\.[0-9]+)*", "a version", 'write digits and dots, in quotes: "12.8.1"', 40),

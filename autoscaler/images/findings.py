@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from autoscaler.config.problems import KeyPath
-from autoscaler.config.shapes import Section
+from autoscaler.config.settings.shapes import Section
 from autoscaler.images.entries import EndOfLife, File, Read, Runner, Versions, numbers
 
 OLDEST_RUNNER = "2.329.0"

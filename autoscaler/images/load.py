@@ -1,16 +1,13 @@
 """Reads versions.yaml, or reports its errors with file, line, key and fix."""
 
-import json
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from autoscaler.config.document import Document, parse
-from autoscaler.config.explain import explain
-from autoscaler.config.load import read_bounded
+from autoscaler.config.files.regular_files import read_bounded
 from autoscaler.config.problems import ConfigurationError
+from autoscaler.config.reading.document import MAX_BYTES, Document, parse
+from autoscaler.config.reading.validation import validate
 from autoscaler.images.entries import Versions
 
 
@@ -28,15 +25,11 @@ def load_versions(path: Path | None = None) -> VersionsFile:
         with as_file(files("autoscaler.images") / "versions.yaml") as shipped:
             return load_versions(shipped)
     document = parse(
-        read_bounded(path, str(path)), str(path), if_empty="start from the file of this project"
+        read_bounded(path, str(path), MAX_BYTES),
+        str(path),
+        if_empty="start from the file of this project",
     )
-    problems = list(document.problems)
-    try:
-        # As JSON, because pydantic's strict mode converts text to enums only there.
-        versions = Versions.model_validate_json(json.dumps(document.root.plain()))
-    except ValidationError as error:
-        problems += explain(document, error.errors(include_url=False), Versions)
-        raise ConfigurationError(problems) from None
-    if problems:
-        raise ConfigurationError(problems)
+    versions, wrong = validate(document, Versions)
+    if wrong or document.problems:
+        raise ConfigurationError([*document.problems, *wrong])
     return VersionsFile(versions, document)

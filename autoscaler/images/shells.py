@@ -1,15 +1,16 @@
-"""The command that opens a shell in the environment of a SKU's jobs, on a developer's machine. Pure.
+"""The command that opens a shell in the environment of a SKU's jobs, on a developer's machine.
 
 Sources: docker's and podman's reference of `run`; NVIDIA's documentation of the container toolkit (`--gpus`,
 and CDI for podman); ROCm documentation, "Running ROCm Docker containers" (`/dev/kfd`, `/dev/dri/renderD*`).
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from autoscaler.config.job_container import JobContainer
-from autoscaler.config.settings import Settings
-from autoscaler.config.sku_settings import AcceleratorVendor, SkuSettings
+from autoscaler.config.settings.fleet import JobContainer, Settings
+from autoscaler.config.settings.sku import AcceleratorVendor, SkuSettings
 from autoscaler.images.recipes import ShellEngine
 from autoscaler.model.catalogue import Architecture
 
@@ -142,3 +143,18 @@ def accelerator_options(engine: ShellEngine, sku: SkuSettings, devices: AmdDevic
     if engine is ShellEngine.PODMAN:
         return [f"--device=nvidia.com/gpu={number}" for number in range(count)]
     return [f"--gpus={count}"]
+
+
+def amd_devices(folder: Path = Path("/dev")) -> AmdDevices:
+    """Return the render nodes, in order, and the groups of their files and of `kfd`.
+
+    The groups are numbers of this machine: the image may know another one by the name `render`.
+    """
+    nodes = sorted((folder / "dri").glob("renderD*"), key=_number)
+    files = [one for one in (folder / "kfd", *nodes) if one.exists()]
+    groups = sorted({one.stat().st_gid for one in files})
+    return AmdDevices(tuple(map(str, nodes)), tuple(groups))
+
+
+def _number(path: Path) -> int:
+    return int(re.sub(r"\D", "", path.name) or 0)

@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Mapping
 
 from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, dotted, listed, nearest
-from autoscaler.config.shapes import Section
+from autoscaler.config.settings.shapes import Section
 from autoscaler.images.entries import ContainerImage
 from autoscaler.images.findings import nulls
 from autoscaler.images.load import VersionsFile

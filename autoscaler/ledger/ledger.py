@@ -139,7 +139,7 @@ class Ledger:
             reads=s.reads,
             machines=s.machines,
             by_state=s.by_state,
-            due=s.due,
+            due=s.due_at(now),
             runners=s.runners,
             idle_runners=s.idle_runners,
             deregistrable=s.deregistrable,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import reduce
 
-from autoscaler.ledger.machines import deadlines, launch_requests, operator_holds
+from autoscaler.ledger.machines import launch_requests, operator_holds
 from autoscaler.ledger.machines.reruns import GIVEN_UP_AFTER
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import LaunchTokens
@@ -79,7 +79,6 @@ def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
             with state.changing(machine):
                 machine.absence += event.absence
                 machine.work.agent_seen = False
-                machine.due = deadlines.due(state, machine)
     for request in tuple(state.open_launch_requests.values()):
         _resume_launch_request(state, request, event.at)
     for runner in tuple(state.runners.values()):

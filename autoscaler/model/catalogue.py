@@ -135,14 +135,14 @@ class Access:
     """Which jobs may use a SKU, as `access_rules` applies it.
 
     `repositories`: `fnmatch` globs for `owner/name`, case-insensitive. `forks`: whether jobs of forks may use
-    it. A job is of a fork if its run's head repository is another repository. fleet.yaml's default is false.
+    it. A job is of a fork if its run's head repository is another repository.
     `public_repositories`: whether jobs of public repositories may use it. `branches`: `fnmatch` globs for the
     branch on which the run is, case-sensitive; empty for any run. `contact`: where the author of a refused job
     can ask.
     """
 
     repositories: tuple[str, ...] = ("*",)
-    forks: bool = True
+    forks: bool = field(kw_only=True)
     contact: str = ""
     public_repositories: bool = True
     branches: tuple[str, ...] = ()
@@ -168,7 +168,7 @@ class Sku:
     idle: IdlePolicy = field(default_factory=IdlePolicy)
     deadlines: Deadlines = field(default_factory=Deadlines)
     lifetime: Seconds = DEFAULT_LIFETIME
-    access: Access = field(default_factory=Access)
+    access: Access = field(kw_only=True)
     rerun_interrupted: int = 0
 
     @property

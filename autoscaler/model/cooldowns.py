@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autoscaler.model.catalogue import CapacityType, LaunchOption, Sku
+from autoscaler.model.catalogue import CapacityType, LaunchOption, Offering, Sku
 from autoscaler.model.identifiers import Instant, ProviderName, SkuName
 from autoscaler.model.machines.failures import FailureClass
 
@@ -60,6 +60,19 @@ def throttle_key(provider: ProviderName) -> str:
 def launch_option_key(sku: SkuName, option: int) -> str:
     """Return the key of one launch option of a SKU."""
     return f"option:{sku}/{option}"
+
+
+def launch_keys(sku: SkuName, option: int, offering: Offering) -> tuple[str, ...]:
+    """Return the keys that put an offering of a launch option on hold, in the planner's order."""
+    return (
+        throttle_key(offering.provider),
+        launch_option_key(sku, option),
+        capacity_type_key(offering.provider, offering.capacity_type),
+        zone_key(offering.provider, offering.zone),
+        offering_key(offering.key),
+        sku_offering_key(sku, offering.key),
+        quota_key(offering.quota_key),
+    )
 
 
 def boots_key(sku: SkuName) -> str:

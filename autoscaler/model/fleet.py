@@ -22,11 +22,12 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import Admission, Job, RunQuestion
 from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.machines.due import Due
 from autoscaler.model.machines.evidence import StartEvidence
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.operator_holds import OperatorHolds
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.reasons.table import Unmatched
 
 Id_co = TypeVar("Id_co", covariant=True)
 Value_co = TypeVar("Value_co", covariant=True)
@@ -81,8 +82,8 @@ class Fleet:
     machines: Mapping[MachineId, Machine]
     by_state: Mapping[tuple[SkuName, MachineState], Ordered[MachineId, Machine]]
     """Machines by the moment at which they entered the state."""
-    due: Ordered[MachineId, Machine]
-    """Machines by `Machine.due`."""
+    due: Sequence[Due]
+    """What is due now for machines, in order."""
     runners: Mapping[RunnerName, Runner]
     idle_runners: Mapping[DemandClass, int]
     """Number of registrations that GitHub may still give a job."""

@@ -15,7 +15,7 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.machines.machine import TerminationReason
-from autoscaler.model.waiting import Waiting
+from autoscaler.model.reasons.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True)

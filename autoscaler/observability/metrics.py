@@ -14,11 +14,9 @@ from autoscaler.model.jobs.job import Admission
 from autoscaler.model.machines.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, TerminationReason
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.reasons.table import Unmatched
 from autoscaler.observability.call_metrics import CallMetrics, add, observe
-from autoscaler.observability.call_series import CallSeries
 from autoscaler.observability.labels import IMAGE, BoundedLabel
-from autoscaler.observability.registry import Registry
 from autoscaler.observability.series import Series
 
 CONCLUSIONS = (
@@ -58,9 +56,8 @@ class PrometheusTelemetry(CallMetrics):
         `repositories` are those that have series of their own.
         """
         skus, providers = tuple(skus), tuple(providers)
-        self._registry = Registry(version)
-        super().__init__(CallSeries(self._registry, providers), BoundedLabel(providers))
-        self._series = Series(self._registry, skus)
+        self._series = Series(version, skus, providers)
+        super().__init__(self._series, BoundedLabel(providers))
         self._shown = self._series.shown
         self._avoided: set[tuple[str, str, str]] = set()
         self._holds: dict[tuple[str, str, str], int] = {}
@@ -75,52 +72,56 @@ class PrometheusTelemetry(CallMetrics):
 
     def render(self) -> Iterator[bytes]:
         """Yield all metrics in Prometheus' text format, in pieces. The media type is `content_type`."""
-        return self._registry.render()
+        return self._series.render()
 
     def job_started(self, sku: SkuName, repository: str, waited: Seconds) -> None:
         """See `Telemetry.job_started`."""
-        observe(self._series.queue_seconds.labels(self._sku.value(sku)), waited)
+        observe(self._histograms["job_queue_duration_seconds"].labels(self._sku.value(sku)), waited)
         if (name := self._repositories.get(repository.lower())) is not None:
-            observe(self._series.repository_queue_seconds.labels(name), waited)
+            observe(self._histograms["repository_job_queue_duration_seconds"].labels(name), waited)
 
     def job_waited(self, sku: SkuName, stages: Mapping[WaitStage, Seconds]) -> None:
         """See `Telemetry.job_waited`."""
         name = self._sku.value(sku)
         for stage, seconds in stages.items():
-            add(self._series.wait_seconds.labels(name, stage.value), seconds)
-            observe(self._series.stage_seconds.labels(stage.value), seconds)
+            add(self._counters["job_wait_seconds"].labels(name, stage.value), seconds)
+            observe(
+                self._histograms["job_wait_stage_duration_seconds"].labels(stage.value), seconds
+            )
 
     def job_completed(self, sku: SkuName, repository: str, conclusion: str) -> None:
         """See `Telemetry.job_completed`."""
         values = self._sku.value(sku), self._conclusion.value(conclusion)
-        self._series.completed.labels(*values).inc()
+        self._counters["jobs_completed"].labels(*values).inc()
         if (name := self._repositories.get(repository.lower())) is not None:
-            self._series.repository_completed.labels(name, values[1]).inc()
+            self._counters["repository_jobs_completed"].labels(name, values[1]).inc()
 
     def job_failed(self, sku: SkuName, cause: FailureCause) -> None:
         """See `Telemetry.job_failed`."""
-        self._series.failed.labels(self._sku.value(sku), cause.value).inc()
+        self._counters["jobs_failed"].labels(self._sku.value(sku), cause.value).inc()
 
     def machine_used(
         self, sku: SkuName, use: MachineUse, seconds: Seconds, dollars: float, repository: str
     ) -> None:
         """See `Telemetry.machine_used`."""
         values = self._sku.value(sku), use.value
-        add(self._series.machine_seconds.labels(*values), seconds)
-        add(self._series.machine_dollars.labels(*values), dollars)
+        add(self._counters["machine_seconds"].labels(*values), seconds)
+        add(self._counters["machine_dollars"].labels(*values), dollars)
         if (name := self._repositories.get(repository.lower())) is not None:
-            add(self._series.repository_seconds.labels(name), seconds)
-            add(self._series.repository_dollars.labels(name), dollars)
+            add(self._counters["repository_machine_seconds"].labels(name), seconds)
+            add(self._counters["repository_machine_dollars"].labels(name), dollars)
 
     def run_time(self, repository: str, state: RunState, seconds: Seconds) -> None:
         """See `Telemetry.run_time`."""
-        add(self._series.run_seconds.labels(state.value), seconds)
+        add(self._counters["workflow_run_seconds"].labels(state.value), seconds)
         if (name := self._repositories.get(repository.lower())) is not None:
-            add(self._series.repository_run_seconds.labels(name, state.value), seconds)
+            add(
+                self._counters["repository_workflow_run_seconds"].labels(name, state.value), seconds
+            )
 
     def run_ended(self, repository: str, duration: Seconds) -> None:  # noqa: ARG002
         """See `Telemetry.run_ended`."""
-        observe(self._series.run_duration, duration)
+        observe(self._histograms["workflow_run_duration_seconds"], duration)
 
     def offerings_on_hold(
         self, counts: Mapping[tuple[ProviderName, CapacityType, FailureClass], int]
@@ -131,28 +132,28 @@ class PrometheusTelemetry(CallMetrics):
             key = (self._provider.value(provider), kind.value, reason.value)
             now[key] = now.get(key, 0) + count
         for key, count in now.items():
-            self._series.holds.labels(*key).set(count)
+            self._gauges["offerings_on_hold"].labels(*key).set(count)
         self._holds = now
 
     def job_unmatched(self, reason: Unmatched) -> None:
         """See `Telemetry.job_unmatched`."""
-        self._series.unmatched.labels(reason.value).inc()
+        self._counters["jobs_unmatched"].labels(reason.value).inc()
 
     def job_refused(self, sku: SkuName, code: str) -> None:
         """See `Telemetry.job_refused`."""
-        self._series.refused.labels(self._sku.value(sku), self._code.value(code)).inc()
+        self._counters["jobs_refused"].labels(self._sku.value(sku), self._code.value(code)).inc()
 
     def job_outside_access(self, sku: SkuName, reason: str) -> None:
         """See `Telemetry.job_outside_access`."""
         values = self._sku.value(sku), self._access.value(reason)
-        self._series.outside_access.labels(*values).inc()
+        self._counters["jobs_outside_access"].labels(*values).inc()
 
     def launches(
         self, sku: SkuName, provider: ProviderName, capacity_type: CapacityType, count: int
     ) -> None:
         """See `Telemetry.launches`."""
         values = self._sku.value(sku), self._provider.value(provider), capacity_type.value
-        self._series.launches.labels(*values).inc(max(count, 0))
+        self._counters["launches"].labels(*values).inc(max(count, 0))
 
     def launch_failures(
         self,
@@ -165,29 +166,29 @@ class PrometheusTelemetry(CallMetrics):
         """See `Telemetry.launch_failures`."""
         kind = capacity_type.value if capacity_type is not None else "unknown"
         values = self._sku.value(sku), self._provider.value(provider), kind, failure.value
-        self._series.failures.labels(*values).inc(max(count, 0))
+        self._counters["launch_failures"].labels(*values).inc(max(count, 0))
 
     def machine_launched(
         self, provider: ProviderName, capacity_type: CapacityType, zone: str
     ) -> None:
         """See `Telemetry.machine_launched`."""
         values = self._provider.value(provider), capacity_type.value, self._zone.value(zone)
-        self._series.launched.labels(*values).inc()
+        self._counters["machines_launched"].labels(*values).inc()
 
     def offering_refused(
         self, provider: ProviderName, capacity_type: CapacityType, zone: str, failure: FailureClass
     ) -> None:
         """See `Telemetry.offering_refused`."""
         values = self._provider.value(provider), capacity_type.value, self._zone.value(zone)
-        self._series.offerings_refused.labels(*values, failure.value).inc()
+        self._counters["offerings_refused"].labels(*values, failure.value).inc()
 
     def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
         """See `Telemetry.machine_terminated`."""
-        self._series.ended.labels(self._sku.value(sku), reason_code.value).inc()
+        self._counters["machines_terminated"].labels(self._sku.value(sku), reason_code.value).inc()
 
     def health_check_failed(self, sku: SkuName, check: str, image: str) -> None:
         """See `Telemetry.health_check_failed`."""
-        self._series.health_checks.labels(*self._failed_check(sku, check, image)).inc()
+        self._counters["health_checks_failed"].labels(*self._failed_check(sku, check, image)).inc()
 
     def _failed_check(self, sku: SkuName, check: str, image: str) -> tuple[str, str, str]:
         """Return the labels of a machine that failed its health checks."""
@@ -196,47 +197,47 @@ class PrometheusTelemetry(CallMetrics):
 
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
         """See `Telemetry.runner_exited`."""
-        self._series.exits.labels(self._sku.value(sku), reason.value).inc()
+        self._counters["runner_exits"].labels(self._sku.value(sku), reason.value).inc()
 
     def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:  # noqa: ARG002
         """See `Telemetry.runner_deadline`. Without a deadline there is no series: 0 would be a time."""
         name = self._sku.value(sku)
         if at is None or not math.isfinite(at):
-            self._series.runner_deadline.remove(name)
+            self._gauges["runner_version_deadline_timestamp_seconds"].remove(name)
         else:
-            self._series.runner_deadline.labels(name).set(at)
+            self._gauges["runner_version_deadline_timestamp_seconds"].labels(name).set(at)
 
     def machine_interrupted(self, sku: SkuName, kind: NoticeKind) -> None:
         """See `Telemetry.machine_interrupted`."""
-        self._series.interrupted.labels(self._sku.value(sku), kind.value).inc()
+        self._counters["machines_interrupted"].labels(self._sku.value(sku), kind.value).inc()
 
     def rerun(self, sku: SkuName, outcome: RerunOutcome) -> None:
         """See `Telemetry.rerun`."""
-        self._series.reruns.labels(self._sku.value(sku), outcome.value).inc()
+        self._counters["jobs_interrupted"].labels(self._sku.value(sku), outcome.value).inc()
 
     def fleet(self, counts: FleetCounts) -> None:
         """See `Telemetry.fleet`. Sets every series that `counts` does not contain to zero."""
         now: dict[tuple[Gauge, tuple[str, ...]], float] = dict.fromkeys(self._shown, 0)
         for gauge, by_sku in (
-            (self._series.waiting, counts.jobs_waiting),
-            (self._series.in_progress, counts.jobs_in_progress),
-            (self._series.awaiting_approval, counts.jobs_awaiting_approval),
+            (self._gauges["jobs_waiting"], counts.jobs_waiting),
+            (self._gauges["jobs_in_progress"], counts.jobs_in_progress),
+            (self._gauges["jobs_awaiting_approval"], counts.jobs_awaiting_approval),
         ):
             for sku, count in by_sku.items():
                 key = (gauge, (self._sku.value(sku),))
                 now[key] = now.get(key, 0) + count
         for (sku, code), count in counts.waiting_reasons.items():
-            reason = (self._series.waiting_reasons, (self._sku.value(sku), code.value))
+            reason = (self._gauges["jobs_waiting_by_reason"], (self._sku.value(sku), code.value))
             now[reason] = now.get(reason, 0) + count
         for sku, age in counts.oldest_waiting.items():
             # SKUs that left the configuration share one series, which shows the oldest job of all.
-            key = (self._series.oldest_waiting, (self._sku.value(sku),))
+            key = (self._gauges["oldest_waiting_job_age_seconds"], (self._sku.value(sku),))
             now[key] = max(now.get(key, 0.0), age)
         for (sku, state), count in counts.machines.items():
-            place = (self._series.machines, (self._sku.value(sku), state.value))
+            place = (self._gauges["machines"], (self._sku.value(sku), state.value))
             now[place] = now.get(place, 0) + count
         for (sku, at), count in counts.runners.items():
-            place = (self._series.runners, (self._sku.value(sku), at.value))
+            place = (self._gauges["runners"], (self._sku.value(sku), at.value))
             now[place] = now.get(place, 0) + count
         now.update(dict.fromkeys(self._open_circuits(counts), 1))
         # A series begins with its first count: most states of most SKUs are rare.
@@ -246,10 +247,10 @@ class PrometheusTelemetry(CallMetrics):
                 gauge.labels(*labels).set(value)
         self._shown = now
         self._show_avoided(counts)
-        self._series.foreign.set(counts.machines_foreign)
-        self._series.unverified.set(counts.machines_unverified)
-        self._series.not_terminating.set(counts.machines_not_terminating)
-        self._series.dollars.set(counts.dollars_per_hour)
+        self._gauges["machines_foreign"].set(counts.machines_foreign)
+        self._gauges["machines_unverified"].set(counts.machines_unverified)
+        self._gauges["machines_not_terminating"].set(counts.machines_not_terminating)
+        self._gauges["cost_dollars_per_hour"].set(counts.dollars_per_hour)
 
     def _show_avoided(self, counts: FleetCounts) -> None:
         """Show the nodes that are avoided, and only these: nodes come and go, so old series are removed."""
@@ -258,17 +259,17 @@ class PrometheusTelemetry(CallMetrics):
             for sku, provider, node in sorted(counts.nodes_avoided)[:MOST_NODES]
         }
         for gone in self._avoided - now:
-            self._series.node_avoided.remove(*gone)
+            self._gauges["node_avoided"].remove(*gone)
         for new in now - self._avoided:
-            self._series.node_avoided.labels(*new).set(1)
+            self._gauges["node_avoided"].labels(*new).set(1)
         self._avoided = now
 
     def _open_circuits(self, counts: FleetCounts) -> Iterator[tuple[Gauge, tuple[str, ...]]]:
         for sku in counts.circuits_open:
-            yield self._series.circuit_open, (self._sku.value(sku),)
+            yield self._gauges["sku_circuit_open"], (self._sku.value(sku),)
         for sku, provider in counts.option_circuits_open:
             option = self._sku.value(sku), self._provider.value(provider)
-            yield self._series.option_circuit_open, option
+            yield self._gauges["launch_option_circuit_open"], option
 
     def use_skus(self, skus: Iterable[SkuName]) -> None:
         """Use these names as label values, too: the configuration has changed."""

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Tracer, set_span_in_context
 
-from autoscaler.controller.ports.traces import WaitTrace
+from autoscaler.controller.ports.telemetry import WaitTrace
 from autoscaler.model.identifiers import Instant, Seconds
 
 QUEUED = 4096

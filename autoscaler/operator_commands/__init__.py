@@ -1,10 +1,20 @@
 """The commands for a running controller, alerting rules, machine images, and a shell as jobs have it."""
 
 from autoscaler.operator_commands.alerts import alerts
-from autoscaler.operator_commands.commands import adopt, terminate, unverified
+from autoscaler.operator_commands.commands import (
+    adopt,
+    drain,
+    pause,
+    quarantine,
+    resume,
+    retry,
+    terminate,
+    unverified,
+)
 from autoscaler.operator_commands.configuration import plan, reload
-from autoscaler.operator_commands.holds import drain, pause, quarantine, resume, retry
-from autoscaler.operator_commands.image_bake import bake
+from autoscaler.operator_commands.images.bake import bake
+from autoscaler.operator_commands.images.check import check as check_images
+from autoscaler.operator_commands.images.publishing import prune, publish
 from autoscaler.operator_commands.job_shell import shell
 from autoscaler.operator_commands.queries import explain, history, jobs, machines, status
 
@@ -12,6 +22,7 @@ __all__ = [
     "adopt",
     "alerts",
     "bake",
+    "check_images",
     "drain",
     "explain",
     "history",
@@ -19,6 +30,8 @@ __all__ = [
     "machines",
     "pause",
     "plan",
+    "prune",
+    "publish",
     "quarantine",
     "reload",
     "resume",

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from pydantic_core import PydanticCustomError
 
 from autoscaler import config
-from autoscaler.config.scalars import parse_secure_url, parse_url
+from autoscaler.config.settings.scalars import parse_secure_url, parse_url
 from autoscaler.model.identifiers import Seconds
 from autoscaler.providers.registry import provider_kinds
 
@@ -67,7 +67,7 @@ class OperatorClient:
 
         Raises OperatorRequestFailedError.
         """
-        reply = self._ask("GET", "/admin/unverified")
+        reply = self._send("GET", "/admin/unverified")
         found, total, not_listed = (
             reply.get(key) for key in ("unverified", "total", "providers_not_listed")
         )
@@ -77,28 +77,12 @@ class OperatorClient:
             raise OperatorRequestFailedError(f"{self._url} is not a controller of this version")
         return reply
 
-    def terminate(self, machine: str, *, force: bool) -> dict[str, Any]:
-        """Terminate a machine; return the answer. Raises OperatorRequestFailedError."""
-        path = f"/admin/machines/{quote(machine, safe='')}/terminate"
-        return self._ask("POST", path, {"force": force})
+    def act(self, path: str, **body: object) -> dict[str, Any]:
+        """Send a request that changes something; return the answer.
 
-    def adopt(self, installation: str, *, force: bool) -> dict[str, Any]:
-        """Adopt an installation; return the answer. Raises OperatorRequestFailedError."""
-        return self._ask("POST", "/admin/adopt", {"installation": installation, "force": force})
-
-    def hold(self, request: str, target: str) -> dict[str, Any]:
-        """Pause, drain, quarantine, resume or retry a target; return the answer.
-
-        Raises OperatorRequestFailedError.
+        Raises OperatorRequestFailedError, and ConfigurationRefusedError for a refused fleet.yaml.
         """
-        return self._ask("POST", f"/admin/{request}", {"target": target})
-
-    def reload(self) -> dict[str, Any]:
-        """Have the controller reload fleet.yaml; return the answer.
-
-        Raises OperatorRequestFailedError, ConfigurationRefusedError.
-        """
-        return self._ask("POST", "/admin/reload", {})
+        return self._send("POST", path, json.dumps(body).encode())
 
     def plan_against(self, content: bytes) -> dict[str, Any]:
         """Return what a changed fleet.yaml would do.
@@ -113,17 +97,14 @@ class OperatorClient:
         Raises OperatorRequestFailedError.
         """
         given = {key: str(value) for key, value in query.items() if value is not None}
-        return self._ask("GET", f"{path}?{urlencode(given)}" if given else path)
+        return self._send("GET", f"{path}?{urlencode(given)}" if given else path)
 
     @staticmethod
     def quoted(name: str) -> str:
         """Return a name as one part of a path."""
         return quote(name, safe="")
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        return self._send(method, path, None if body is None else json.dumps(body).encode())
-
-    def _send(self, method: str, path: str, data: bytes | None) -> dict[str, Any]:
+    def _send(self, method: str, path: str, data: bytes | None = None) -> dict[str, Any]:
         request = urllib.request.Request(  # noqa: S310 - the URL is http or https
             self._url + path,
             data,

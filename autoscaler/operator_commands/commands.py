@@ -1,42 +1,35 @@
-"""The commands for a running controller: unverified machines and lost installations.
+"""The commands that change a running fleet, and the list of unverified machines.
 
 Reads the command lines and prints the controller's answers.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from autoscaler.operator_commands.arguments import usable_name
-from autoscaler.operator_commands.json_output import Json, print_json
-
-if TYPE_CHECKING:
-    from autoscaler.operator_commands.client import OperatorClient
-
-Config = Annotated[
-    Path, typer.Option("--config", "-c", help="The controller's configuration, fleet.yaml.")
-]
-Url = Annotated[
-    str | None,
-    typer.Option(metavar="URL", help="The controller's URL, if it is not server.public_url."),
-]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        envvar="AUTOSCALER_TOKEN_FILE",
-        metavar="FILE",
-        help="A file with your token, if it is not in server.admin_token_file.",
-    ),
-]
+from autoscaler.operator_commands.options import (
+    Config,
+    Json,
+    TokenFile,
+    Url,
+    connected,
+    plain,
+    print_json,
+)
 
 _NOT_LISTED = (
     "not listed since the controller's start, so its machines are not known yet; the log has the "
     "reason: provider_not_opened or list_incomplete"
 )
+
+
+def _target(metavar: str, what: str) -> Any:
+    return typer.Argument(callback=usable_name, metavar=metavar, help=what)
+
+
+Machine = Annotated[str, _target("MACHINE", "A machine's ID, or its ID at its provider.")]
 
 
 def unverified(
@@ -60,14 +53,7 @@ def unverified(
 
 def terminate(
     config: Config,
-    machine: Annotated[
-        str,
-        typer.Argument(
-            metavar="MACHINE",
-            callback=usable_name,
-            help="A machine's ID, or its ID at its provider.",
-        ),
-    ],
+    machine: Machine,
     force: Annotated[
         bool, typer.Option("--force", help="Terminate the machine even if it may be running a job.")
     ] = False,
@@ -82,18 +68,18 @@ def terminate(
     the reason. --force terminates the machine, and fails its job.
     """
     with connected(config, url, token_file) as client:
-        answer = client.terminate(machine, force=force)
+        answer = client.act(f"/admin/machines/{client.quoted(machine)}/terminate", force=force)
     if as_json:
         print_json(answer)
     else:
-        typer.echo(f"machine {_plain(str(answer.get('machine')))} is being terminated")
+        typer.echo(f"machine {plain(answer.get('machine'))} is being terminated")
 
 
 def adopt(
     config: Config,
     installation: Annotated[
         str,
-        typer.Argument(metavar="ID", callback=usable_name, help="The ID of the lost installation."),
+        _target("ID", "The ID of the lost installation."),
     ],
     force: Annotated[
         bool,
@@ -110,41 +96,113 @@ def adopt(
     ID of a controller that runs.
     """
     with connected(config, url, token_file) as client:
-        answer = client.adopt(installation, force=force)
+        answer = client.act("/admin/adopt", installation=installation, force=force)
     if as_json:
         print_json(answer)
     else:
-        adopted = _plain(str(answer.get("installation")))
+        adopted = plain(answer.get("installation"))
         typer.echo(f"installation {adopted} now belongs to this fleet")
 
 
-@contextmanager
-def connected(config: Path, url: str | None, token_file: Path | None) -> "Iterator[OperatorClient]":
-    """Return a client of the controller.
+def pause(
+    config: Config,
+    target: Annotated[
+        str,
+        _target("all|SKU|PROVIDER", "What to pause; sku/NAME or provider/NAME if it is ambiguous."),
+    ],
+    as_json: Json = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Stop launches of a SKU, at a provider or in the fleet.
 
-    Prints errors to stderr. Exits with 2 for errors of fleet.yaml or options, with 1 for others.
+    They stop until `autoscaler resume`. Jobs wait with the code `paused`. Machines that exist run jobs as
+    before.
     """
-    from autoscaler.config import ConfigurationError, exposed_token_file
-    from autoscaler.operator_commands.client import (
-        OperatorClient,
-        OperatorRequestFailedError,
-        UnusableUrlError,
-    )
+    _hold("pause", config, target, url, token_file, as_json=as_json)
 
-    try:
-        client = OperatorClient(config, url, token_file)
-        if token_file is not None and (problem := exposed_token_file(token_file)) is not None:
-            typer.echo(_plain(str(problem)), err=True)
-        yield client
-    except ConfigurationError as error:
-        for problem in error.problems:
-            typer.echo(str(problem), err=True)
-        raise typer.Exit(2) from None
-    except UnusableUrlError as error:
-        raise typer.BadParameter(_plain(str(error)), param_hint="--url") from None
-    except OperatorRequestFailedError as error:
-        typer.echo(_plain(str(error)), err=True)
-        raise typer.Exit(1) from None
+
+def drain(
+    config: Config,
+    target: Annotated[
+        str,
+        _target(
+            "MACHINE|SKU|PROVIDER",
+            "What to drain; machine/ID, sku/NAME or provider/NAME if it is ambiguous.",
+        ),
+    ],
+    as_json: Json = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Give machines no further job, and terminate idle ones.
+
+    Draining a SKU or a provider does this to each of its machines, and pauses it. No running job is stopped.
+    """
+    _hold("drain", config, target, url, token_file, as_json=as_json)
+
+
+def quarantine(
+    config: Config,
+    machine: Machine,
+    as_json: Json = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Keep a machine without a job for inspection.
+
+    The machine gets no job. The controller keeps it for the `lifetime` of its SKU, or until `autoscaler
+    terminate` or `autoscaler resume`. A machine with a runner cannot be quarantined: it powers itself off.
+    """
+    _hold("quarantine", config, machine, url, token_file, as_json=as_json)
+
+
+def resume(
+    config: Config,
+    target: Annotated[
+        str, _target("all|MACHINE|SKU|PROVIDER", "What was paused, drained or quarantined.")
+    ],
+    as_json: Json = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """End a pause, drain or quarantine.
+
+    A machine that is already being terminated does not come back.
+    """
+    _hold("resume", config, target, url, token_file, as_json=as_json)
+
+
+def retry(
+    config: Config,
+    target: Annotated[
+        str,
+        _target(
+            "all|SKU|PROVIDER", "What was corrected; sku/NAME or provider/NAME if it is ambiguous."
+        ),
+    ],
+    as_json: Json = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Try again at once what failed, after a correction.
+
+    Ends the holds of a SKU, of a provider or of the fleet, and closes their circuit breakers. The controller
+    then launches as many machines as jobs need. If the failures go on, the holds begin again.
+    """
+    _hold("retry", config, target, url, token_file, as_json=as_json)
+
+
+def _hold(
+    request: str, config: Config, target: str, url: Url, token_file: TokenFile, *, as_json: bool
+) -> None:
+    with connected(config, url, token_file) as client:
+        answer = client.act(f"/admin/{request}", target=target)
+    if as_json:
+        print_json(answer)
+        return
+    typer.echo(plain(answer.get("done")))
+    typer.echo(f"next: {plain(answer.get('next'))}")
 
 
 def _print_unverified(answer: dict[str, Any]) -> None:
@@ -156,26 +214,19 @@ def _print_unverified(answer: dict[str, Any]) -> None:
     if total > len(found):
         typer.echo(f"... and {total - len(found)} more")
     for name in not_listed:
-        typer.echo(f"provider {_plain(str(name))}: {_NOT_LISTED}", err=True)
+        typer.echo(f"provider {plain(name)}: {_NOT_LISTED}", err=True)
     if not total and not not_listed:
         typer.echo("no unverified machines", err=True)
 
 
 def _line(one: dict[str, Any]) -> str:
     names = " ".join(
-        _plain(str(one[key]))
-        for key in ("machine", "provider", "provider_id", "sku")
-        if one.get(key)
+        plain(one[key]) for key in ("machine", "provider", "provider_id", "sku") if one.get(key)
     )
     since = one.get("since")
     when = ""
     if isinstance(since, int | float):
         when = f" since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S}Z"
     elif one.get("launched"):
-        when = f" launched {_plain(str(one['launched']))}"
-    return f"{names}{when}: {_plain(str(one.get('why')))}; {_plain(str(one.get('what_to_do')))}"
-
-
-def _plain(text: str) -> str:
-    """Replace unprintable characters, which tags may contain and a terminal would interpret."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+        when = f" launched {plain(one['launched'])}"
+    return f"{names}{when}: {plain(one.get('why'))}; {plain(one.get('what_to_do'))}"

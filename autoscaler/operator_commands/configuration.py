@@ -7,8 +7,15 @@ from typing import Annotated
 
 import typer
 
-from autoscaler.operator_commands.commands import Config, TokenFile, Url, connected
-from autoscaler.operator_commands.json_output import Json, print_json
+from autoscaler.operator_commands.options import (
+    Config,
+    Json,
+    TokenFile,
+    Url,
+    connected,
+    plain,
+    print_json,
+)
 
 MAX_FILE_BYTES = 2**20
 """Maximum size of a fleet.yaml that the controller accepts."""
@@ -48,10 +55,8 @@ def reload(
     Does what SIGHUP does: the controller reads its fleet.yaml again, and refuses a file that `check` refuses.
     It uses changed SKUs and limits at once. For other keys, it starts again within its process.
     """
-    from autoscaler.operator_commands.tables import plain
-
     with connected(config, url, token_file) as client, _problems_of(None):
-        found = client.reload()
+        found = client.act("/admin/reload")
     if as_json:
         print_json(found)
         return
@@ -62,7 +67,7 @@ def reload(
 
 def _content(path: Path) -> bytes:
     """Return the bytes of a fleet.yaml. Raises BadParameter if it cannot be read or is too large."""
-    from autoscaler.config.regular_files import open_regular
+    from autoscaler.config.files.regular_files import open_regular
 
     try:
         with open_regular(path) as file:
@@ -80,7 +85,6 @@ def _content(path: Path) -> bytes:
 def _problems_of(name: str | None) -> Iterator[None]:
     """Print the problems of a refused file, under the name that it has on this host. Exits with 2."""
     from autoscaler.operator_commands.client import ConfigurationRefusedError
-    from autoscaler.operator_commands.tables import plain
 
     try:
         yield

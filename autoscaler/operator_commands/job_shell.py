@@ -37,8 +37,7 @@ def shell(
 
     from autoscaler.app.preflight import load_for_service
     from autoscaler.images.building import run
-    from autoscaler.images.devices import amd_devices
-    from autoscaler.images.shells import container_of, shell_command
+    from autoscaler.images.shells import amd_devices, container_of, shell_command
 
     with usage_errors():
         settings = load_for_service(config, files=False).settings

@@ -4,10 +4,9 @@ from typing import Any
 
 import typer
 
-from autoscaler.model.wording import counted, sentence
-from autoscaler.operator_commands.past import print_past
-from autoscaler.operator_commands.tables import plain, print_table
-from autoscaler.views.times import duration, moment
+from autoscaler.model.wording import counted, duration, moment
+from autoscaler.operator_commands.options import plain
+from autoscaler.operator_commands.tables import print_table
 
 Answer = dict[str, Any]
 
@@ -115,7 +114,7 @@ def _cell(job: Answer, column: str, now: float) -> object:
         case "machine":
             return job["machine"] or ""
         case "name":
-            return _name(job)
+            return job_name(job)
     return job[column]
 
 
@@ -167,94 +166,6 @@ def _with_code(row: Answer) -> str:
     return ": ".join(filter(None, (row["code"], row["detail"])))
 
 
-def print_explanation(found: Answer) -> None:
-    """Print why a job waits, in sentences, and what happened to it so far."""
-    explained = found["explanation"]
-    if explained is None:
-        typer.echo("The job is over. This is what is kept of it:")
-    else:
-        for line in _sentences(explained, found["at"]):
-            typer.echo(line)
-        if explained["tried"]:
-            typer.echo("")
-            _print_tried(explained["tried"])
-    print_past(found["past"])
-    if found["history"]:
-        typer.echo("")
-        print_history(found["history"])
-
-
-def _sentences(explained: Answer, now: float) -> list[str]:
-    job, labels = explained["job"], plain(", ".join(explained["labels"]))
-    if explained["unmatched"]:
-        why = (
-            f"No machine will be launched for the labels {labels}: {plain(explained['unmatched'])}."
-        )
-        started = job is not None and job["state"] in ("in_progress", "completed")
-        return [why, *(_progress(job) if started else ())]
-    skus = plain(", ".join(explained["skus"]))
-    if job is None:
-        return _of_labels(plain(explained["repository"]), labels, skus)
-    named = f" ({plain(_name(job))})" if _name(job) else ""
-    lines = [f"Job {job['id']} of {plain(job['repository'])}{named} runs on: {skus}."]
-    wait = job["wait"]
-    if wait is None:
-        return [*lines, *_progress(job)]
-    waited = duration(now - job["queued_at"])
-    place = f", number {wait['place']} of {wait['line']} in line" if wait["line"] else ""
-    lines.append(f"It has waited for {waited}{place}.")
-    lines += [
-        f"Why ({reason['code']}): {sentence(plain(reason['message']))}"
-        for reason in wait["reasons"]
-    ]
-    return [*lines, _next(explained["next_event"], now)]
-
-
-def _of_labels(repository: str, labels: str, skus: str) -> list[str]:
-    if repository:
-        return [f"A job of {repository} with the labels {labels} runs on: {skus}."]
-    return [
-        f"A job with the labels {labels} runs on: {skus}.",
-        "Give --repository OWNER/NAME to see whether github.scopes and access admit it.",
-    ]
-
-
-def _progress(job: Answer) -> list[str]:
-    where = f" on machine {plain(job['machine'])}" if job["machine"] else ""
-    if job["state"] == "completed":
-        ended = moment(job["completed_at"])
-        return [f"It ended{f' at {ended}' if ended else ''}: {plain(job['conclusion'])}{where}."]
-    if job["state"] == "in_progress":
-        since = moment(job["started_at"])
-        return [f"It runs{f' since {since}' if since else ''}{where}."]
-    return [f"GitHub reports it as {plain(job['state'])}, so it does not need a machine yet."]
-
-
-def _next(event: Answer, now: float) -> str:
-    on = f" (machine {plain(event['machine'])})" if event["machine"] else ""
-    what = f"Next: {plain(event['what'])}{on}"
-    if event["at"] is None:
-        return f"{what}. The time is not known."
-    about = "about " if event["is_estimate"] else ""
-    left = event["at"] - now
-    when = f"in {duration(left)}" if left > 0 else "now"
-    return f"{what}, {about}{moment(event['at'])} ({when})."
-
-
-def _print_tried(tried: list[Answer]) -> None:
-    rows = [
-        (
-            one["sku"],
-            one["offering"],
-            f"{one['dollars_per_hour']:.3f}",
-            one["on_hold"] or "may be launched",
-            moment(one["until"]),
-        )
-        for one in tried
-    ]
-    print_table(("SKU", "offering", "$/hour", "now", "until"), rows, long=("SKU", "now"))
-
-
 def _of(count: int, limit: int | None) -> str:
     return f"{count}" if limit is None else f"{count} of {limit}"
 
@@ -263,5 +174,6 @@ def _place(wait: Answer | None) -> str:
     return f"{wait['place']}/{wait['line']}" if wait is not None and wait["line"] else ""
 
 
-def _name(job: Answer) -> str:
+def job_name(job: Answer) -> str:
+    """Return the name of a job after that of its workflow."""
     return " / ".join(part for part in (job["workflow"], job["name"]) if part)

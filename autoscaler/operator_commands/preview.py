@@ -4,7 +4,8 @@ from typing import Any
 
 import typer
 
-from autoscaler.operator_commands.tables import plain, print_table
+from autoscaler.operator_commands.options import plain
+from autoscaler.operator_commands.tables import print_table
 
 Answer = dict[str, Any]
 

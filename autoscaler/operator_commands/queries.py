@@ -6,8 +6,14 @@ from typing import Annotated
 import typer
 
 from autoscaler.operator_commands.arguments import job_number, labels_of, machine_state, usable_name
-from autoscaler.operator_commands.commands import Config, TokenFile, Url, connected
-from autoscaler.operator_commands.json_output import Json, print_json
+from autoscaler.operator_commands.options import (
+    Config,
+    Json,
+    TokenFile,
+    Url,
+    connected,
+    print_json,
+)
 
 OfSku = Annotated[str | None, typer.Option("--sku", metavar="SKU", help="Only of this SKU.")]
 Limit = Annotated[int, typer.Option(min=1, max=250, help="Maximum number of rows.")]
@@ -139,7 +145,9 @@ def explain(
     if as_json:
         print_json(found)
     else:
-        _pages().print_explanation(found)
+        from autoscaler.operator_commands.explanation import print_explanation
+
+        print_explanation(found)
 
 
 def _pages() -> ModuleType:

@@ -9,17 +9,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from autoscaler.operator_commands.options import plain
+
 _PIPE_WIDTH = 10_000
 _GAP = "  "
 
 
-def plain(text: object) -> str:
-    """Replace unprintable characters, which names may contain and a terminal would interpret."""
-    return "".join(letter if letter.isprintable() else "?" for letter in str(text))
-
-
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], long: Collection[str] = ()
+    columns: Sequence[str], rows: Iterable[Sequence[object]], long: Collection[str]
 ) -> None:
     """Print rows below their column names.
 
@@ -30,12 +27,12 @@ def print_table(
     widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
     console = Console(file=sys.stdout, width=width, color_system=None, highlight=False)
-    if long and sum(widths) + len(_GAP) * (len(widths) - 1) > console.width:
+    if sum(widths) + len(_GAP) * (len(widths) - 1) > console.width:
         _print_in_pairs(console, texts, widths, [name in long for name in columns])
         return
     table = Table(box=None, pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column)
     for cells in texts[1:]:
         table.add_row(*map(Text, cells))
     console.print(table)

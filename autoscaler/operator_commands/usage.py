@@ -41,7 +41,7 @@ def _plain_words() -> Iterator[None]:
 def _explained(error: typer.BadParameter) -> str:
     from pydantic import ValidationError
 
-    from autoscaler.config.phrases import phrase
+    from autoscaler.config.reading.wording import phrase
 
     if not isinstance(error.__cause__, ValidationError):
         return error.message

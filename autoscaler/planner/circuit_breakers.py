@@ -15,6 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from autoscaler.model.cooldowns import (
+    Cooldown,
     active_cooldown,
     boots_key,
     exits_key,
@@ -22,10 +23,11 @@ from autoscaler.model.cooldowns import (
     open_circuit,
 )
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.identifiers import Instant, MachineId, SkuName
 from autoscaler.model.jobs.runners import IDLE_STATES, RunnerState
 from autoscaler.model.machines.machine import Machine, MachineState
-from autoscaler.model.waiting import WaitCode, WaitReason
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import WaitReason
 
 
 @dataclass(slots=True)
@@ -46,37 +48,28 @@ class CircuitBreakers:
         """Return the reason no machine of a SKU may be launched now, or None if one may."""
         cooldowns = self.fleet.cooldowns
         if (row := open_circuit(cooldowns, exits_key(sku))) is not None:
-            cause = (
-                f"{row.failures} or more consecutive machines exited without taking a job, "
-                f"the last one: {row.reason}"
-            )
-            opened = f"circuit breaker of {sku} open until a runner gets a job: {cause}"
-            if row.image:
-                opened = f"circuit breaker of {sku} open until its image is replaced: {row.reason}"
+            variant = "image" if row.image else "exits"
             if active_cooldown(cooldowns, exits_key(sku), self.fleet.now) is not None:
-                return WaitReason(WaitCode.CIRCUIT_OPEN, f"{opened}; a probe follows", row.until)
+                return _open(row, sku, variant, until=row.until)
             if self._booting_of_sku(sku) + self._without_job(sku) > 0:
-                return WaitReason(WaitCode.CIRCUIT_OPEN, f"{opened}; a probe is under way")
+                return _open(row, sku, variant)
         row = open_circuit(cooldowns, boots_key(sku))
         if row is not None and self._booting_of_sku(sku) > 0:
-            return WaitReason(
-                WaitCode.CIRCUIT_OPEN,
-                f"circuit breaker of {sku} open until a machine becomes ready: {row.failures} "
-                f"consecutive machines did not become ready, the last one: {row.reason}; "
-                "a probe is under way",
-            )
+            return _open(row, sku, "boots")
         return None
 
-    def option_blocked(self, sku: SkuName, option: int) -> str | None:
+    def option_blocked(self, sku: SkuName, option: int) -> WaitReason | None:
         """Return the reason a launch option is unavailable now, or None if it is available."""
         row = open_circuit(self.fleet.cooldowns, launch_option_key(sku, option))
         if row is None:
             return None
+        provider = self.fleet.catalogue.skus[sku].launch_options[option].provider
         if self._booting(sku, option) > 0:
-            return f"{row.reason}; a probe is under way"
+            return _open(row, provider, "option")
         booting = self.fleet.booting.get((sku, option), {})
         # Its termination puts the option on hold.
-        return f"{row.reason}; a probe failed" if any(m in booting for m in self.late) else None
+        failed = any(machine in booting for machine in self.late)
+        return _open(row, provider, "option_failed") if failed else None
 
     def launches_one_at_a_time(self, sku: SkuName, option: int) -> bool:
         """Return whether a machine launched there may block the next launch."""
@@ -120,3 +113,10 @@ class CircuitBreakers:
             return machine.state is MachineState.READY
         idle = runner.state in IDLE_STATES and not runner.passed_over
         return idle or runner.state is RunnerState.DEREGISTERING
+
+
+def _open(row: Cooldown, about: str, variant: str, until: Instant | None = None) -> WaitReason:
+    """Return the reason of jobs that wait for a probe."""
+    return WaitReason(
+        WaitCode.CIRCUIT_OPEN, (about,), row.reason, until, count=row.failures, variant=variant
+    )

@@ -12,7 +12,8 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.plan import Launch
-from autoscaler.model.waiting import WaitCode, WaitReason
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import WaitReason
 from autoscaler.model.wording import counted
 from autoscaler.planner.classes import Classes
 from autoscaler.planner.matching import Matching, ready_minimum_class
@@ -20,10 +21,7 @@ from autoscaler.planner.placement import Headroom, Placement
 from autoscaler.planner.registration import RegistrationBudget
 from autoscaler.planner.search import Search
 
-_REGISTRATION_RATE = WaitReason(
-    WaitCode.REGISTRATION_RATE,
-    "the registration rate limit (github.registrations) allows no further runner yet",
-)
+_REGISTRATION_RATE = WaitReason(WaitCode.REGISTRATION_RATE)
 
 
 @dataclass(slots=True)

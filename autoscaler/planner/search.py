@@ -16,7 +16,6 @@ from autoscaler.model.cooldowns import (
     zone_key,
 )
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import Instant
 from autoscaler.model.operator_holds import (
     WHOLE_FLEET,
     HoldTarget,
@@ -24,8 +23,8 @@ from autoscaler.model.operator_holds import (
     provider_target,
     sku_target,
 )
-from autoscaler.model.waiting import WaitCode, WaitReason
-from autoscaler.model.wording import counted
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import WaitReason
 from autoscaler.planner.placement import ROUNDING, Headroom, Placement
 
 
@@ -60,11 +59,7 @@ class Search:
             )
             if throttled is not None:
                 # A token bucket refills in seconds, so waiting is better than a more expensive option.
-                self._add(
-                    WaitCode.THROTTLED,
-                    f"{option.provider} throttles launches ({throttled.reason})",
-                    throttled.until,
-                )
+                self._add_hold(option.provider, throttled, WaitCode.THROTTLED, "provider")
                 return None
             for placement in self._placements(index, option):
                 if self.headroom.takes(placement):
@@ -72,22 +67,21 @@ class Search:
                 if self.headroom.fits(placement):
                     # As above; the machines that wait meanwhile share the next request.
                     self.headroom.short_of_tokens.add(option.provider)
-                    rate = f"the launch rate of {option.provider} is used up for a moment"
-                    self._add(WaitCode.LAUNCH_RATE, rate, self.headroom.next_request_at())
+                    until = self.headroom.next_request_at()
+                    about = (option.provider,)
+                    self._add(WaitReason(WaitCode.LAUNCH_RATE, about, until=until))
                     return None
         if not self.reasons:
-            none = "no provider of the SKU's launch options (`on`) has an offering now"
-            self._add(WaitCode.NO_OFFERING, none)
+            self._add(WaitReason(WaitCode.NO_OFFERING))
         return None
 
     def _limit_reached(self) -> WaitReason | None:
         if self.headroom.in_sku(self.sku) <= 0:
-            reached = f"max_machines of {self.sku.name} ({self.sku.max_machines}) is reached"
-            return WaitReason(WaitCode.MAX_MACHINES, reached)
+            most = self.sku.max_machines or 0  # without a limit, none is reached
+            return WaitReason(WaitCode.MAX_MACHINES, (self.sku.name,), count=most)
         if self.headroom.machines <= 0:
-            limit = self.fleet.catalogue.limits.machines or 0  # without a limit, none is reached
-            reached = f"the fleet's limit of {counted(limit, 'machine')} is reached"
-            return WaitReason(WaitCode.FLEET_MACHINES, reached)
+            limit = self.fleet.catalogue.limits.machines or 0
+            return WaitReason(WaitCode.FLEET_MACHINES, count=limit)
         return self.headroom.circuit_breakers.sku_blocked(self.sku.name)
 
     def _placements(self, index: int, option: LaunchOption) -> Iterator[Placement]:
@@ -100,8 +94,7 @@ class Search:
         if (
             blocked := self.headroom.circuit_breakers.option_blocked(self.sku.name, index)
         ) is not None:
-            opened = f"circuit breaker of launch option {option.provider} open: {blocked}"
-            self._add(WaitCode.CIRCUIT_OPEN, opened)
+            self._add(blocked)
             return
         for capacity_type in option.capacity_types:
             offerings = tuple(
@@ -116,8 +109,7 @@ class Search:
         provider, kind, zone = offering.provider, offering.capacity_type, offering.zone
         name, quota = offering.key, offering.quota_key
         if offering.until is not None and self.fleet.now >= offering.until:
-            text = f"the provider takes the capacity of {name} back soon"
-            self._add(WaitCode.CAPACITY, text)
+            self._add(WaitReason(WaitCode.CAPACITY, (name,), variant="taken_back"))
             return False
         for key, what in (
             (capacity_type_key(provider, kind), f"{kind} at {provider}"),
@@ -131,12 +123,13 @@ class Search:
                 self._add_hold(what, hold)
                 return False
         if self.headroom.in_quota(quota) < offering.quota_units:
-            self._add(WaitCode.QUOTA, f"the quota {quota} is used up")
+            configured = self.fleet.catalogue.limits.quotas.get(quota, 0)
+            limit = self.fleet.quotas.get(quota, configured)
+            self._add(WaitReason(WaitCode.QUOTA, (quota,), count=limit, variant="used_up"))
             return False
         if offering.dollars_per_hour > self.headroom.dollars + ROUNDING:
-            limit = self.fleet.catalogue.limits.dollars_per_hour
-            reached = f"the fleet's limit of ${limit:g} an hour is reached"
-            self._add(WaitCode.FLEET_DOLLARS, reached)
+            dollars = self.fleet.catalogue.limits.dollars_per_hour or 0.0
+            self._add(WaitReason(WaitCode.FLEET_DOLLARS, count=dollars))
             return False
         return True
 
@@ -145,14 +138,16 @@ class Search:
         hold = launch_hold(self.fleet.operator_holds, target)
         if hold is not None:
             name = "the fleet" if target is WHOLE_FLEET else target.name
-            until = f"`autoscaler resume {target}` ends this"
-            self._add(WaitCode.PAUSED, f"{name} is {hold.reason}; {until}")
+            reason = WaitReason(WaitCode.PAUSED, (name,), hold.reason, where=str(target))
+            self._add(reason)
         return hold is not None
 
-    def _add_hold(self, name: str, hold: Cooldown) -> None:
-        self._add(WaitCode(hold.failure.value), f"{name} is on hold: {hold.reason}", hold.until)
+    def _add_hold(
+        self, name: str, hold: Cooldown, code: WaitCode | None = None, variant: str = ""
+    ) -> None:
+        code = code or WaitCode(hold.failure.value)
+        self._add(WaitReason(code, (name,), hold.reason, hold.until, variant=variant))
 
-    def _add(self, code: WaitCode, message: str, until: Instant | None = None) -> None:
-        reason = WaitReason(code, message, until)
+    def _add(self, reason: WaitReason) -> None:
         if reason not in self.reasons:
             self.reasons.append(reason)

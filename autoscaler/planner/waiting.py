@@ -4,41 +4,27 @@ One reason covers consecutive jobs of a class, oldest first. A queue of thousand
 explain than a queue of two.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from autoscaler.model.cooldowns import Cooldown, active_cooldown, registration_key
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs.demand import DemandClass
-from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
-from autoscaler.model.wording import counted
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import Waiting, WaitReason
 from autoscaler.planner.matching import Matching, SupplyKind
 from autoscaler.planner.scale_up import ScaleUp
 from autoscaler.planner.shares import filled
 
-MAX_NAMED_REPOSITORIES = 3
-"""Maximum number of repositories that a reason names."""
-
-_SETTINGS = (
-    "Settings > Actions > Runner groups (repository access, public repositories, workflow access)"
-)
-
-_DISPUTED = WaitReason(WaitCode.JOB_UNCONFIRMED, "asking GitHub for the current state of the job")
-
-_NOT_PLANNED = WaitReason(WaitCode.NOT_PLANNED, "not planned yet")
+_DISPUTED = WaitReason(WaitCode.JOB_UNCONFIRMED)
+_NOT_PLANNED = WaitReason(WaitCode.NOT_PLANNED)
 
 _BY_KIND = tuple(
-    (WaitReason(code, message),)
-    for code, message in (
-        (
-            WaitCode.RUNNER_IDLE,
-            "a runner for the job registers or is idle; GitHub has not assigned the job yet",
-        ),
-        (
-            WaitCode.MACHINE_READY,
-            "a machine for the job is ready; its runner registers within the registration rate limit",
-        ),
-        (WaitCode.MACHINE_BOOTING, "a machine for the job is launching or booting"),
-        (WaitCode.LAUNCH_PLANNED, "a machine for the job is about to be requested"),
+    (WaitReason(code),)
+    for code in (
+        WaitCode.RUNNER_IDLE,
+        WaitCode.MACHINE_READY,
+        WaitCode.MACHINE_BOOTING,
+        WaitCode.LAUNCH_PLANNED,
     )
 )
 """Indexed by SupplyKind."""
@@ -56,8 +42,8 @@ def waiting_reasons(
         served = matching.kinds[demand]
         runs = [Waiting(count, _BY_KIND[kind]) for kind, count in enumerate(served) if count]
         if served[SupplyKind.READY] and (hold := _registration_hold(fleet, demand)) is not None:
-            message = f"registering runners in {demand.scope} is on hold: {hold.reason}"
-            reason = WaitReason(WaitCode.REGISTRATION_ON_HOLD, message, hold.until)
+            code, about = WaitCode.REGISTRATION_ON_HOLD, (demand.scope,)
+            reason = WaitReason(code, about, hold.reason, hold.until)
             at = int(served[SupplyKind.RUNNER] > 0)
             runs[at] = Waiting(served[SupplyKind.READY], (reason,), blocked=True)
         if rest := len(queue) - sum(served):
@@ -73,7 +59,7 @@ def waiting_reasons(
     for demand, count in fleet.disputed.items():
         reasons[demand] = (*reasons.get(demand, ()), Waiting(count, (_DISPUTED,), blocked=True))
     for (demand, admission), count in sorted(fleet.unadmitted.items()):
-        refused = WaitReason(WaitCode(admission.value), admission.message)
+        refused = WaitReason(WaitCode(admission.value))
         reasons[demand] = (*reasons.get(demand, ()), Waiting(count, (refused,), blocked=True))
     return reasons
 
@@ -87,25 +73,11 @@ def not_assigned(
     organization's runner group (docs.github.com, "Managing access to self-hosted runners using groups").
     """
     kind, _, where = demand.scope.partition(":")
-    names, group = (
-        _named(sorted(repositories)),
-        f"the runner group {demand.runner_group!r} of {where}",
-    )
-    if refused:
-        message = f"{group} does not admit {names}: see {_SETTINGS}; the group is read every minute"
-    else:
-        look = f"check that {group} admits it: {_SETTINGS}"
-        message = (
-            f"GitHub gave jobs of {names} to none of two idle runners with their labels; "
-            f"{look if kind == 'org' else f'see Settings > Actions of {where}'}; "
-            "retrying from time to time"
-        )
-    return WaitReason(WaitCode.NOT_ASSIGNED, message)
-
-
-def _named(repositories: Sequence[str]) -> str:
-    more = ", ..." if len(repositories) > MAX_NAMED_REPOSITORIES else ""
-    return ", ".join(repositories[:MAX_NAMED_REPOSITORIES]) + more
+    variant = "refused" if refused else "" if kind == "org" else "repository"
+    if variant != "repository":
+        where = f"the runner group {demand.runner_group!r} of {where}"
+    about = tuple(sorted(repositories))
+    return WaitReason(WaitCode.NOT_ASSIGNED, about, where=where, variant=variant)
 
 
 def _registration_hold(fleet: Fleet, demand: DemandClass) -> Cooldown | None:
@@ -131,5 +103,4 @@ def _full_shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> tuple
     if not full or all(r in full or filled(fleet, {}, demand, r) for r in others):
         return ()
     share = fleet.catalogue.skus[sku].share or 0  # without a share, none is used up
-    used_up = f"the fair_share of {sku} ({counted(share, 'machine')}) is used up by {_named(full)}"
-    return (WaitReason(WaitCode.FAIR_SHARE, f"other repositories go first: {used_up}"),)
+    return (WaitReason(WaitCode.FAIR_SHARE, tuple(full), count=share, where=sku),)

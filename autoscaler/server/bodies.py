@@ -11,8 +11,12 @@ from autoscaler.model.identifiers import Seconds
 MEBIBYTE = 2**20
 
 
+REFUSED = {"too_large": 413, "too_slow": 408, "encoded": 415, "broken": 400, "busy": 503}
+"""The HTTP status of each reason to refuse a body."""
+
+
 class BodyRefusedError(Exception):
-    """The body was not read. `reason` is too_large, too_slow, encoded, broken or busy."""
+    """The body was not read. `reason` is a key of REFUSED."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from autoscaler.model.identifiers import Seconds
 from autoscaler.server.answers import error_answer, json_answer
-from autoscaler.server.bearer import BearerTokens
+from autoscaler.server.tokens import BearerTokens
 
 Reasons = Callable[[], Sequence[str]]
 """Returns why the check fails, as text; empty if it succeeds. The text is public: no secrets."""

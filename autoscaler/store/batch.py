@@ -9,94 +9,21 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Table
 
-from autoscaler.controller.ports.store import (
-    Cooldown,
-    Delivery,
-    DeliveryKey,
-    HistoryRow,
-    Record,
-)
-from autoscaler.model.changes import copied
+from autoscaler.controller.ports.store import Cooldown, DeliveryKey, HistoryRow, Record
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.installations import Installations
-from autoscaler.store.rows import (
-    InboxRow,
-    Row,
-    cooldown_row,
-    delivery_row,
-    history_row,
-    moment,
-    name,
-    record_row,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One webhook delivery to store."""
-
-    row: InboxRow
-
-    @classmethod
-    def of(cls, delivery: Delivery) -> "Arrival":
-        """Raises: StoreError if it cannot be stored."""
-        return cls(delivery_row(delivery))
-
-    @property
-    def key(self) -> DeliveryKey:
-        """The delivery's key."""
-        return self.row.key
+from autoscaler.store.rows import Arrival, Row, cooldown_row, history_row, name, record_row
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Changed records with their history, applied deliveries and cooldowns: one atomic change."""
 
-    records: tuple[Record, ...]
-    history: tuple[HistoryRow, ...]
-    applied: tuple[DeliveryKey, ...]
-    cooldowns: tuple[Cooldown, ...]
+    records: Sequence[Record] = ()
+    history: Sequence[HistoryRow] = ()
+    applied: Sequence[DeliveryKey] = ()
+    cooldowns: Sequence[Cooldown] = ()
     installations: Installations | None = None
-
-    @classmethod
-    def of(
-        cls,
-        records: Sequence[Record],
-        history: Sequence[HistoryRow],
-        applied: Sequence[DeliveryKey],
-        cooldowns: Sequence[Cooldown],
-        installations: Installations | None = None,
-    ) -> "Decision":
-        """Return a decision with copies of these records. `rows` checks later that each value can be stored."""
-        return cls(
-            tuple(map(copied, records)),
-            tuple(history),
-            tuple(applied),
-            tuple(cooldowns),
-            installations,
-        )
-
-    def rows(self) -> "DecisionRows":
-        """Return the rows to write. Takes 30 us per machine, so it is called in the store's thread.
-
-        Raises: StoreError if a value cannot be stored.
-        """
-        for one in self.installations.all if self.installations is not None else ():
-            name(one, "installation")
-        return DecisionRows(
-            records=tuple(map(record_row, self.records)),
-            history=tuple(map(history_row, self.history)),
-            cooldowns=tuple(map(cooldown_row, self.cooldowns)),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionRows:
-    """The rows of a decision: records, history and cooldowns."""
-
-    records: tuple[tuple[Table, Row], ...]
-    history: tuple[Row, ...]
-    cooldowns: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +33,6 @@ class Heartbeat:
     at: Instant
     arrived_until: Instant | None = None
 
-    @classmethod
-    def of(cls, at: Instant, arrived_until: Instant | None = None) -> "Heartbeat":
-        """Raises: StoreError if it cannot be stored."""
-        until = None if arrived_until is None else moment(arrived_until, "arrived_until")
-        return cls(moment(at, "heartbeat"), until)
-
 
 Change = Arrival | Decision | Heartbeat
 
@@ -120,7 +41,7 @@ Change = Arrival | Decision | Heartbeat
 class Batch:
     """The merged changes of one transaction."""
 
-    inbox: dict[DeliveryKey, InboxRow] = field(default_factory=dict)
+    inbox: dict[DeliveryKey, Arrival] = field(default_factory=dict)
     applied: dict[DeliveryKey, None] = field(default_factory=dict)
     records: dict[Table, dict[object, Row]] = field(default_factory=dict)
     history: list[Row] = field(default_factory=list)
@@ -138,7 +59,7 @@ class Batch:
             case Arrival():
                 if change.key in self.inbox:
                     return False
-                self.inbox[change.key] = change.row
+                self.inbox[change.key] = change
             case Decision():
                 self._add_decision(change)
             case Heartbeat():
@@ -148,15 +69,21 @@ class Batch:
         return True
 
     def _add_decision(self, decision: Decision) -> None:
-        rows = decision.rows()
-        for table, row in rows.records:
+        """Add the rows of a decision, about 30 us for each machine, which is why this runs in the thread."""
+        for one in decision.installations.all if decision.installations is not None else ():
+            name(one, "installation")
+        records = [record_row(one) for one in decision.records]
+        history = [history_row(one) for one in decision.history]
+        cooldowns = [cooldown_row(one) for one in decision.cooldowns]
+        # All values can be stored: from here on nothing is raised.
+        for table, row in records:
             key = row[next(iter(table.primary_key)).name]
             self.records.setdefault(table, {})[key] = row
-        self.history.extend(rows.history)
-        for key in decision.applied:
-            self.applied[key] = None
-            if key in self.inbox:
-                self.inbox[key] = self.inbox[key]._replace(applied=True)
-        for row in rows.cooldowns:
+        self.history += history
+        for delivery in decision.applied:
+            self.applied[delivery] = None
+            if delivery in self.inbox:
+                self.inbox[delivery] = self.inbox[delivery]._replace(applied=True)
+        for row in cooldowns:
             self.cooldowns[row["key"]] = row
         self.installations = decision.installations or self.installations

@@ -6,8 +6,7 @@ A `sqlite:` URL has three slashes before a relative path and four before an abso
 from pathlib import Path
 from typing import Protocol
 
-from autoscaler.controller.ports.readings import ReadingCache
-from autoscaler.controller.ports.store import Store, StoreError
+from autoscaler.controller.ports.store import ReadingCache, Store, StoreError
 
 _SQLITE = "sqlite:///"
 

@@ -1,22 +1,37 @@
-"""Deletes the history of records that the store no longer has, and old cooldowns.
+"""Deletes old rows: records that ended, their history, applied deliveries, and cooldowns.
 
-Deliveries wait while a transaction runs, so each transaction reads only a few rows.
+`controller/retention.py` says how long rows stay. Deliveries wait while a transaction runs, so each transaction
+reads and deletes only a few rows.
 """
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, Integer, delete, literal, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Table,
+    delete,
+    literal,
+    not_,
+    select,
+    tuple_,
+)
 
 from autoscaler.model.identifiers import Instant
 from autoscaler.store.tables import (
     cooldowns,
     history,
+    inbox,
     jobs,
     launch_requests,
     machines,
     reruns,
     runners,
 )
+
+PRUNE_AT_ONCE = 100
+"""Maximum number of rows that one transaction deletes."""
 
 LOOK_AT_ONCE = 500
 """Maximum number of history rows that one transaction reads."""
@@ -33,6 +48,47 @@ _KINDS = {
     "runner": runners,
     "rerun": reruns,
 }
+
+
+def prune_records(connection: Connection, before: Instant) -> int:
+    """Delete some records that ended before this moment. Return their number; 0 if none are left."""
+    # A machine's launch request and runners are kept as long as the machine.
+    used = select(machines.c.id).where(machines.c.launch_request == launch_requests.c.id).exists()
+    carried = select(machines.c.id).where(machines.c.id == runners.c.machine).exists()
+    return (
+        _prune_some(connection, "job", jobs, jobs.c.ended_at < before)
+        or _prune_some(connection, "machine", machines, machines.c.ended_at < before)
+        or _prune_some(
+            connection,
+            "launch_request",
+            launch_requests,
+            launch_requests.c.ended_at < before,
+            not_(used),
+        )
+        or _prune_some(connection, "runner", runners, runners.c.ended_at < before, not_(carried))
+        or _prune_some(connection, "rerun", reruns, reruns.c.ended_at < before)
+    )
+
+
+def prune_deliveries(connection: Connection, before: Instant) -> int:
+    """Delete some old applied deliveries. Return their number; 0 if none are left."""
+    some = select(inbox.c.seq).where(inbox.c.received_at < before, inbox.c.applied)
+    gone = connection.execute(delete(inbox).where(inbox.c.seq.in_(some.limit(PRUNE_AT_ONCE))))
+    return gone.rowcount
+
+
+def _prune_some(
+    connection: Connection, kind: str, table: Table, *where: ColumnElement[bool]
+) -> int:
+    key = next(iter(table.primary_key))
+    keys = list(connection.execute(select(key).where(*where).limit(PRUNE_AT_ONCE)).scalars())
+    if keys:
+        names = [str(value) for value in keys]
+        connection.execute(
+            delete(history).where(history.c.kind == kind, history.c.record.in_(names))
+        )
+        connection.execute(delete(table).where(key.in_(keys)))
+    return len(keys)
 
 
 def prune_history(connection: Connection, before: Instant, after: Cursor) -> Cursor | None:

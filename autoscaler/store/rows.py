@@ -29,14 +29,11 @@ from autoscaler.store.codec import encode
 Row = dict[str, object]
 
 
-class InboxRow(NamedTuple):
-    """One delivery to store. Its key is computed at first use."""
+class Arrival(NamedTuple):
+    """A delivery to store, and whether it was applied in the meantime. Its key is computed at first use."""
 
-    id: str
-    event: str
-    received_at: Instant
-    applied: bool
     delivery: Delivery
+    applied: bool = False
 
     @property
     def key(self) -> DeliveryKey:
@@ -56,19 +53,41 @@ def record_row(record: Record) -> tuple[Table, Row]:
     Raises: StoreError if it cannot be stored.
     """
     try:
-        match record:
-            case Job():
-                return tables.jobs, _job_row(record)
-            case LaunchRequest():
-                return tables.launch_requests, _launch_request_row(record)
-            case Machine():
-                return tables.machines, _machine_row(record)
-            case Runner():
-                return tables.runners, _runner_row(record)
-            case Rerun():
-                return tables.reruns, _rerun_row(record)
+        table, columns, ended_at = _columns(record)
+        row = {**columns, "state": record.state.value, "ended_at": ended_at}
+        return table, {**row, "record": encode(record)}
     except ValueError as error:
         raise StoreError(f"a {type(record).__name__} cannot be stored: {error}") from error
+
+
+def _columns(record: Record) -> tuple[Table, Row, Instant | None]:
+    """Return a record's table, its columns before `state`, and when the record ended."""
+    match record:
+        case Job():
+            ended_at = _first(record.completed_at, record.updated_at)
+            over = record.state is JobState.COMPLETED
+            return tables.jobs, {"id": job_key(record.id)}, ended_at if over else None
+        case LaunchRequest():
+            ended_at = _first(record.settled_at, record.created_at)
+            over = record.state is LaunchRequestState.SETTLED
+            key = name(record.id, "launch request id")
+            return tables.launch_requests, {"id": key}, ended_at if over else None
+        case Machine():
+            columns: Row = {
+                "id": name(record.id, "machine id"),
+                "launch_request": name(record.launch_request, "machine's launch request"),
+            }
+            # A failed slot without a machine has ended, too: it counts in no limit.
+            return tables.machines, columns, None if record.occupies else record.prunable_from
+        case Runner():
+            columns = {
+                "name": name(record.name, "runner name"),
+                "machine": name(record.machine, "runner's machine"),
+            }
+            over = record.state is RunnerState.DONE
+            return tables.runners, columns, record.since if over else None
+        case Rerun():
+            return tables.reruns, {"job": job_key(record.job)}, record.ended_at
 
 
 def history_row(row: HistoryRow) -> Row:
@@ -107,18 +126,12 @@ def cooldown_row(cooldown: Cooldown) -> Row:
     }
 
 
-def delivery_row(delivery: Delivery) -> InboxRow:
-    """Return the row of a delivery that is not applied yet.
-
-    Raises: StoreError.
-    """
-    return InboxRow(
-        id=name(delivery.id, "delivery id"),
-        event=name(delivery.event, "delivery event"),
-        received_at=moment(delivery.received_at, "delivery"),
-        applied=False,
-        delivery=delivery,
-    )
+def arrival(delivery: Delivery) -> Arrival:
+    """Return a delivery to store. Raises: StoreError if a value of it cannot be stored."""
+    name(delivery.id, "delivery id")
+    name(delivery.event, "delivery event")
+    moment(delivery.received_at, "delivery")
+    return Arrival(delivery)
 
 
 def name(value: str, what: str) -> str:
@@ -150,56 +163,6 @@ def moment(value: Instant, what: str) -> Instant:
     if not math.isfinite(value):
         raise StoreError(f"the time of {what} is not finite: {value}")
     return value
-
-
-def _job_row(job: Job) -> Row:
-    ended = job.state is JobState.COMPLETED
-    return {
-        "id": job_key(job.id),
-        "state": job.state.value,
-        "ended_at": _first(job.completed_at, job.updated_at) if ended else None,
-        "record": encode(job),
-    }
-
-
-def _launch_request_row(request: LaunchRequest) -> Row:
-    ended = request.state is LaunchRequestState.SETTLED
-    return {
-        "id": name(request.id, "launch request id"),
-        "state": request.state.value,
-        "ended_at": _first(request.settled_at, request.created_at) if ended else None,
-        "record": encode(request),
-    }
-
-
-def _machine_row(machine: Machine) -> Row:
-    # A failed slot without a machine has ended, too: it counts in no limit.
-    return {
-        "id": name(machine.id, "machine id"),
-        "launch_request": name(machine.launch_request, "machine's launch request"),
-        "state": machine.state.value,
-        "ended_at": None if machine.occupies else machine.prunable_from,
-        "record": encode(machine),
-    }
-
-
-def _runner_row(runner: Runner) -> Row:
-    return {
-        "name": name(runner.name, "runner name"),
-        "machine": name(runner.machine, "runner's machine"),
-        "state": runner.state.value,
-        "ended_at": runner.since if runner.state is RunnerState.DONE else None,
-        "record": encode(runner),
-    }
-
-
-def _rerun_row(rerun: Rerun) -> Row:
-    return {
-        "job": job_key(rerun.job),
-        "state": rerun.state.value,
-        "ended_at": rerun.ended_at,
-        "record": encode(rerun),
-    }
 
 
 def _first(moment: Instant | None, otherwise: Instant) -> Instant:

@@ -26,13 +26,10 @@ from autoscaler.model.identifiers import Instant, JobId, ProviderName
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.readings import Reading, ReadingKind
-from autoscaler.store import statements
-from autoscaler.store.batch import Arrival, Batch, Change, Decision, Heartbeat
+from autoscaler.store import pruning, statements
+from autoscaler.store.batch import Batch, Change, Decision, Heartbeat
 from autoscaler.store.group_commit import GroupCommit
-from autoscaler.store.pruning import START, Cursor, prune_cooldowns, prune_history
-from autoscaler.store.readings import read_readings, reading_rows, replace_readings
-from autoscaler.store.rows import job_key, name
-from autoscaler.store.sqlite_bulk import SqliteDialect
+from autoscaler.store.rows import Arrival, arrival, job_key, moment, name
 from autoscaler.store.sqlite_file import SqliteFile
 
 Answer = TypeVar("Answer")
@@ -45,7 +42,6 @@ class SqliteStore:
         """Use `open` instead, which opens the file in the thread."""
         self._file = file
         self._thread = thread
-        self._dialect = SqliteDialect()
         self._commits = GroupCommit(thread, self._write)
         self._closing: asyncio.Task[None] | None = None
 
@@ -68,14 +64,12 @@ class SqliteStore:
 
     async def load(self, horizon: Instant) -> SavedState:
         """See `Store.load`."""
-        return await self._transact(
-            lambda connection: statements.load(connection, self._dialect, horizon)
-        )
+        return await self._transact(lambda connection: statements.load(connection, horizon))
 
     def accept(self, delivery: Delivery) -> "asyncio.Future[bool]":
         """See `Store.accept`."""
         try:
-            return self._submit(Arrival.of(delivery))
+            return self._submit(arrival(delivery))
         except StoreError as error:
             refused: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
@@ -90,11 +84,12 @@ class SqliteStore:
         installations: Installations | None = None,
     ) -> None:
         """See `Store.commit`."""
-        await self._submit(Decision.of(records, history, applied, cooldowns, installations))
+        await self._submit(Decision(records, history, applied, cooldowns, installations))
 
     async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         """See `Store.record_heartbeat`."""
-        await self._submit(Heartbeat.of(at, arrived_until))
+        until = None if arrived_until is None else moment(arrived_until, "arrived_until")
+        await self._submit(Heartbeat(moment(at, "heartbeat"), until))
 
     async def find_job(self, job: JobId) -> Job | None:
         """See `Store.find_job`."""
@@ -113,28 +108,32 @@ class SqliteStore:
     async def prune(self, before: Instant) -> int:
         """See `Store.prune`. Uses many short transactions, so that deliveries do not wait long."""
         gone = 0
-        while some := await self._transact(lambda c: statements.prune_records(c, before)):
+        while some := await self._transact(lambda c: pruning.prune_records(c, before)):
             gone += some
-        while await self._transact(lambda c: statements.prune_deliveries(c, before)):
+        while await self._transact(lambda c: pruning.prune_deliveries(c, before)):
             pass
-        after: Cursor | None = START
+        after: pruning.Cursor | None = pruning.START
         while after is not None:
-            after = await self._transact(partial(prune_history, before=before, after=after))
-        await self._transact(partial(prune_cooldowns, before=before))
+            after = await self._transact(partial(pruning.prune_history, before=before, after=after))
+        await self._transact(partial(pruning.prune_cooldowns, before=before))
         while await self._in_thread(self._file.shrink):
             pass
         return gone
 
     async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
         """See `ReadingCache.load_readings`."""
-        return await self._transact(lambda connection: read_readings(connection, provider, kind))
+        return await self._transact(
+            lambda connection: statements.read_readings(connection, provider, kind)
+        )
 
     async def save_readings(
         self, provider: ProviderName, kind: ReadingKind, readings: Sequence[Reading]
     ) -> None:
         """See `ReadingCache.save_readings`."""
-        rows = reading_rows(provider, kind, readings)
-        await self._transact(lambda connection: replace_readings(connection, provider, kind, rows))
+        rows = statements.reading_rows(provider, kind, readings)
+        await self._transact(
+            lambda connection: statements.replace_readings(connection, provider, kind, rows)
+        )
 
     async def close(self) -> None:
         """See `Store.close`. Later calls of any method raise StoreError."""
@@ -165,9 +164,7 @@ class SqliteStore:
     def _write(self, changes: Sequence[Change]) -> list[bool | StoreError]:
         batch = Batch()
         added = [_added(batch, change) for change in changes]
-        fresh = self._file.bulk_transaction(
-            lambda connection: statements.write(connection, self._dialect, batch)
-        )
+        fresh = self._file.transaction(lambda connection: statements.write(connection, batch))
         return [
             answer and change.key in fresh if isinstance(change, Arrival) else answer
             for change, answer in zip(changes, added, strict=True)

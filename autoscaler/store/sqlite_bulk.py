@@ -3,7 +3,7 @@
 The driver releases the interpreter lock for every step. Getting it back takes up to 5 ms while the event
 loop computes, so writing rows one by one could take seconds. The rows are therefore passed as one JSON
 text, and their binary values as one blob with offsets. Statements go directly to the driver, because
-SQLAlchemy adds 50 us to each, during which the event loop stops.
+SQLAlchemy adds 50 us to each, during which the event loop stops. No list of rows is empty.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Table
 
 from autoscaler.controller.ports.store import DeliveryKey
 from autoscaler.store.bodies import compress_all
-from autoscaler.store.rows import InboxRow, Row
+from autoscaler.store.rows import Arrival, Row
 
 _DIGEST = 32
 
@@ -40,43 +40,41 @@ WHERE body_sha256 IN (SELECT substr(?2, key * 32 + 1, 32) FROM json_each(?1))
 """
 
 
-class SqliteDialect:
-    """The `Dialect` of SQLite."""
+def insert_unknown(connection: Connection, rows: Sequence[Arrival]) -> frozenset[DeliveryKey]:
+    """Insert the deliveries whose bodies are new. Return the keys of the inserted ones."""
+    bodies = compress_all([row.delivery.body for row in rows])
+    values, start = [], 0
+    for (made, applied), body in zip(rows, bodies, strict=True):
+        values.append((made.id, made.event, made.received_at, int(applied), start, len(body)))
+        start += len(body)
+    digests = b"".join(row.key for row in rows)
+    driver = _driver(connection)
+    inserted = driver.execute(
+        _INSERT_DELIVERIES, (_json(values), digests, b"".join(bodies))
+    ).rowcount
+    if inserted == len(rows):
+        return frozenset(row.key for row in rows)
+    found = driver.execute(_NEWEST_DELIVERIES, (inserted,)).fetchone()[0] or ""
+    return frozenset(_cut(bytes.fromhex(found)))
 
-    def insert_unknown(
-        self, connection: Connection, rows: Sequence[InboxRow]
-    ) -> frozenset[DeliveryKey]:
-        """Insert the deliveries whose bodies are new. Return the keys of the inserted ones."""
-        bodies = compress_all([row.delivery.body for row in rows])
-        values, start = [], 0
-        for row, body in zip(rows, bodies, strict=True):
-            values.append((row.id, row.event, row.received_at, int(row.applied), start, len(body)))
-            start += len(body)
-        digests = b"".join(row.key for row in rows)
-        driver = _driver(connection)
-        inserted = driver.execute(
-            _INSERT_DELIVERIES, (_json(values), digests, b"".join(bodies))
-        ).rowcount
-        if inserted == len(rows):
-            return frozenset(row.key for row in rows)
-        found = driver.execute(_NEWEST_DELIVERIES, (inserted,)).fetchone()[0] or ""
-        return frozenset(_cut(bytes.fromhex(found)))
 
-    def mark_applied(self, connection: Connection, keys: Sequence[DeliveryKey]) -> None:
-        """Mark the stored ones of these deliveries as applied."""
-        _driver(connection).execute(_MARK_APPLIED, (_json([0] * len(keys)), b"".join(keys)))
+def mark_applied(connection: Connection, keys: Sequence[DeliveryKey]) -> None:
+    """Mark the stored ones of these deliveries as applied."""
+    _driver(connection).execute(_MARK_APPLIED, (_json([0] * len(keys)), b"".join(keys)))
 
-    def insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-        """Insert rows that all have the same columns."""
-        _driver(connection).execute(_insert(table, tuple(rows[0])), (_json(map(_values, rows)),))
 
-    def upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-        """Insert complete rows. Replace existing rows with the same primary key."""
-        names = tuple(rows[0])
-        key = [column.name for column in table.primary_key]
-        changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
-        sql = f"{_insert(table, names)} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}"
-        _driver(connection).execute(sql, (_json(map(_values, rows)),))
+def insert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    """Insert rows that all have the same columns."""
+    _driver(connection).execute(_insert(table, tuple(rows[0])), (_json(map(_values, rows)),))
+
+
+def upsert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    """Insert complete rows. Replace existing rows with the same primary key."""
+    names = tuple(rows[0])
+    key = [column.name for column in table.primary_key]
+    changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
+    sql = f"{_insert(table, names)} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}"
+    _driver(connection).execute(sql, (_json(map(_values, rows)),))
 
 
 def _driver(connection: Connection) -> sqlite3.Connection:

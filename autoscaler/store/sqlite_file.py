@@ -9,7 +9,6 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,7 +21,6 @@ from autoscaler.store.schema import migrate
 
 Answer = TypeVar("Answer")
 
-_BEGIN = "BEGIN IMMEDIATE"
 _OWNER_ONLY = 0o600
 _MAX_WAL_BYTES = 16 * 2**20
 """Largest size of the write-ahead log between writes."""
@@ -76,38 +74,22 @@ class SqliteFile:
 
         Raises: StoreError after a rollback.
         """
-        return self._explaining(partial(self._in_transaction, do))
-
-    def bulk_transaction(self, do: Callable[[Connection], Answer]) -> Answer:
-        """Like `transaction`, for a `do` that only calls the driver, as `SqliteDialect` does.
-
-        Saves the 40 us that SQLAlchemy takes to begin and commit, during which the event loop stops.
-        """
-        return self._explaining(partial(self._in_bulk, do))
-
-    def _in_transaction(self, do: Callable[[Connection], Answer]) -> Answer:
-        with self._connection.begin():
-            return do(self._connection)
-
-    def _in_bulk(self, do: Callable[[Connection], Answer]) -> Answer:
         driver = self._driver()
-        driver.execute(_BEGIN)
         try:
-            answer = do(self._connection)
-            driver.execute("COMMIT")
-        except BaseException:
-            # After some errors SQLite has already rolled back; then this does nothing.
-            driver.rollback()
-            raise
-        return answer
-
-    def _explaining(self, run: Callable[[], Answer]) -> Answer:
-        try:
-            return run()
+            # SQLAlchemy would take 40 us to begin and commit, during which the event loop stops.
+            driver.execute("BEGIN IMMEDIATE")
+            try:
+                answer = do(self._connection)
+                driver.execute("COMMIT")
+            except BaseException:
+                # After some errors SQLite has already rolled back; then this does nothing.
+                driver.rollback()
+                raise
         except (SQLAlchemyError, sqlite3.Error) as error:
             raise self._explained(error) from error
         except StoreError as error:
             raise StoreError(f"{self.path}: {error}") from error
+        return answer
 
     def shrink(self) -> bool:
         """Return some of the file's free pages to the disk. Return False if none are left.
@@ -206,9 +188,10 @@ def _engine(path: Path) -> Engine:
         poolclass=NullPool,
         # Error messages must not show bodies and records.
         hide_parameters=True,
+        # `transaction` begins and ends them.
+        isolation_level="AUTOCOMMIT",
     )
     event.listen(engine, "connect", _prepare)
-    event.listen(engine, "begin", _begin)
     return engine
 
 
@@ -226,7 +209,3 @@ def _prepare(connection: sqlite3.Connection, _record: object) -> None:
         )
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA journal_size_limit = {_MAX_WAL_BYTES}")
-
-
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql(_BEGIN)

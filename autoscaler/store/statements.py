@@ -1,11 +1,12 @@
 """The store's queries, in portable SQL, for use in an open transaction.
 
-Bulk writes differ between databases and go through a `Dialect`.
+Bulk writes, which differ between databases, are in `sqlite_bulk`.
 """
 
+import math
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from sqlalchemy import (
@@ -28,7 +29,7 @@ from autoscaler.controller.ports.store import (
     SavedState,
     StoreError,
 )
-from autoscaler.model.identifiers import InstallationId, Instant
+from autoscaler.model.identifiers import InstallationId, Instant, ProviderName
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.jobs.runners import Runner
@@ -36,10 +37,12 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine
+from autoscaler.model.readings import Reading, ReadingKind
 from autoscaler.store.batch import Batch
 from autoscaler.store.bodies import decompress
 from autoscaler.store.codec import CorruptRecordError, R, decode
-from autoscaler.store.rows import InboxRow, Row, read_history
+from autoscaler.store.rows import Row, moment, name, read_history
+from autoscaler.store.sqlite_bulk import insert, insert_unknown, mark_applied, upsert
 from autoscaler.store.tables import (
     cooldowns,
     history,
@@ -48,61 +51,41 @@ from autoscaler.store.tables import (
     launch_requests,
     machines,
     meta,
+    readings,
     reruns,
     runners,
 )
-
-PRUNE_AT_ONCE = 100
-"""Maximum number of rows that one transaction of `prune` deletes, so that deliveries do not wait long."""
 
 READ_AT_ONCE = 500
 """Maximum number of keys in one query: SQLite allows 32,766 variables, older versions 999."""
 
 
-class Dialect(Protocol):
-    """The writes that differ between databases, each for many rows at once. No list is empty."""
-
-    def insert_unknown(
-        self, connection: Connection, rows: Sequence[InboxRow]
-    ) -> frozenset[DeliveryKey]:
-        """Insert the deliveries whose bodies are new. Return the keys of the inserted ones."""
-
-    def mark_applied(self, connection: Connection, keys: Sequence[DeliveryKey]) -> None:
-        """Mark the stored ones of these deliveries as applied."""
-
-    def insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-        """Insert rows that all have the same columns."""
-
-    def upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-        """Insert complete rows. Replace existing rows with the same primary key."""
-
-
-def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[DeliveryKey]:
+def write(connection: Connection, batch: Batch) -> frozenset[DeliveryKey]:
     """Write a batch. Return the keys of the new deliveries."""
     if batch.applied:
         # Before the inserts: a delivery that is accepted after it was applied is a new one.
-        dialect.mark_applied(connection, list(batch.applied))
+        mark_applied(connection, list(batch.applied))
     fresh: frozenset[DeliveryKey] = frozenset()
     if batch.inbox:
-        fresh = dialect.insert_unknown(connection, list(batch.inbox.values()))
+        fresh = insert_unknown(connection, list(batch.inbox.values()))
     for table, changed in batch.records.items():
-        dialect.upsert(connection, table, list(changed.values()))
+        upsert(connection, table, list(changed.values()))
     if batch.history:
-        dialect.insert(connection, history, batch.history)
+        insert(connection, history, batch.history)
     if batch.cooldowns:
-        dialect.upsert(connection, cooldowns, list(batch.cooldowns.values()))
+        upsert(connection, cooldowns, list(batch.cooldowns.values()))
     if batch.installations is not None:
         former = msgspec.json.encode(batch.installations.former).decode()
-        _set_meta(connection, dialect, "installation", batch.installations.own)
-        _set_meta(connection, dialect, "former_installations", former)
+        _set_meta(connection, "installation", batch.installations.own)
+        _set_meta(connection, "former_installations", former)
     if batch.heartbeat is not None:
-        _set_meta(connection, dialect, "heartbeat", repr(batch.heartbeat))
+        _set_meta(connection, "heartbeat", repr(batch.heartbeat))
     if batch.arrived_until is not None:
-        _set_meta(connection, dialect, "arrived_until", repr(batch.arrived_until))
+        _set_meta(connection, "arrived_until", repr(batch.arrived_until))
     return fresh
 
 
-def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedState:
+def load(connection: Connection, horizon: Instant) -> SavedState:
     """Return all records that have not ended, or ended after `horizon`.
 
     Launch requests and runners of returned machines are included, and the jobs of these runners: the provider
@@ -115,9 +98,7 @@ def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedSta
     of_kept = or_(_kept(runners, horizon), runners.c.machine.in_(kept))
     found_runners = _read(connection, runners, of_kept, Runner)
     return SavedState(
-        installations=Installations(
-            _installation(connection, dialect), _former_installations(connection)
-        ),
+        installations=Installations(_installation(connection), _former_installations(connection)),
         heartbeat=None if heartbeat is None else float(heartbeat),
         jobs=_jobs(connection, horizon, found_runners),
         launch_requests=_read(
@@ -164,47 +145,6 @@ def read_rows_of(
     )
     rows = connection.execute(newest).mappings().all()
     return tuple(read_history(dict(row)) for row in reversed(rows))
-
-
-def prune_records(connection: Connection, before: Instant) -> int:
-    """Delete some records that ended before this moment. Return their number; 0 if none are left."""
-    # A machine's launch request and runners are kept as long as the machine.
-    used = select(machines.c.id).where(machines.c.launch_request == launch_requests.c.id).exists()
-    carried = select(machines.c.id).where(machines.c.id == runners.c.machine).exists()
-    return (
-        _prune_some(connection, "job", jobs, jobs.c.ended_at < before)
-        or _prune_some(connection, "machine", machines, machines.c.ended_at < before)
-        or _prune_some(
-            connection,
-            "launch_request",
-            launch_requests,
-            launch_requests.c.ended_at < before,
-            not_(used),
-        )
-        or _prune_some(connection, "runner", runners, runners.c.ended_at < before, not_(carried))
-        or _prune_some(connection, "rerun", reruns, reruns.c.ended_at < before)
-    )
-
-
-def prune_deliveries(connection: Connection, before: Instant) -> int:
-    """Delete some old applied deliveries. Return their number; 0 if none are left."""
-    some = select(inbox.c.seq).where(inbox.c.received_at < before, inbox.c.applied)
-    gone = connection.execute(delete(inbox).where(inbox.c.seq.in_(some.limit(PRUNE_AT_ONCE))))
-    return gone.rowcount
-
-
-def _prune_some(
-    connection: Connection, kind: str, table: Table, *where: ColumnElement[bool]
-) -> int:
-    key = _key(table)
-    keys = list(connection.execute(select(key).where(*where).limit(PRUNE_AT_ONCE)).scalars())
-    if keys:
-        names = [str(value) for value in keys]
-        connection.execute(
-            delete(history).where(history.c.kind == kind, history.c.record.in_(names))
-        )
-        connection.execute(delete(table).where(key.in_(keys)))
-    return len(keys)
 
 
 def _key(table: Table) -> Column[Any]:
@@ -262,12 +202,12 @@ def _delivery(row: Row) -> Delivery:
         raise StoreError(f"the delivery {row['id']} in inbox is damaged: {error}") from error
 
 
-def _installation(connection: Connection, dialect: Dialect) -> InstallationId:
+def _installation(connection: Connection) -> InstallationId:
     known = _get_meta(connection, "installation")
     if known is not None:
         return InstallationId(known)
     made = InstallationId(secrets.token_hex(4))
-    _set_meta(connection, dialect, "installation", made)
+    _set_meta(connection, "installation", made)
     return made
 
 
@@ -283,5 +223,58 @@ def _get_meta(connection: Connection, key: str) -> str | None:
     return connection.execute(select(meta.c.value).where(meta.c.key == key)).scalar()
 
 
-def _set_meta(connection: Connection, dialect: Dialect, key: str, value: str) -> None:
-    dialect.upsert(connection, meta, [{"key": key, "value": value}])
+def _set_meta(connection: Connection, key: str, value: str) -> None:
+    upsert(connection, meta, [{"key": key, "value": value}])
+
+
+def reading_rows(provider: ProviderName, kind: ReadingKind, kept: Sequence[Reading]) -> list[Row]:
+    """Return the rows of a provider's readings.
+
+    Raises: StoreError if a reading cannot be stored.
+    """
+    return [_row(provider, kind, reading) for reading in kept]
+
+
+def replace_readings(
+    connection: Connection, provider: ProviderName, kind: ReadingKind, rows: list[Row]
+) -> None:
+    """Replace all rows of the provider and kind with these rows."""
+    old = (readings.c.provider == provider) & (readings.c.kind == kind.value)
+    connection.execute(delete(readings).where(old))
+    if rows:
+        insert(connection, readings, rows)
+
+
+def read_readings(
+    connection: Connection, provider: ProviderName, kind: ReadingKind
+) -> tuple[Reading, ...]:
+    """Return the readings of a provider and kind, by name.
+
+    Skips damaged rows: the controller reads them from the provider again, and can start without them.
+    """
+    wanted = (readings.c.provider == provider) & (readings.c.kind == kind.value)
+    rows = connection.execute(select(readings).where(wanted)).mappings()
+    found = (_reading(dict(row)) for row in rows)
+    return tuple(sorted(one for one in found if one is not None))
+
+
+def _row(provider: ProviderName, kind: ReadingKind, reading: Reading) -> Row:
+    if not math.isfinite(reading.value):
+        raise StoreError(f"the {kind.value} of {reading.name} is not a number")
+    return {
+        "provider": name(provider, "provider"),
+        "kind": kind.value,
+        "name": name(reading.name, "name of a reading"),
+        "value": reading.value,
+        "read_at": moment(reading.read_at, "reading"),
+    }
+
+
+def _reading(row: Row) -> Reading | None:
+    try:
+        value, read_at = float(str(row["value"])), float(str(row["read_at"]))
+    except ValueError:
+        return None
+    if not (0.0 <= value < math.inf and math.isfinite(read_at)):
+        return None
+    return Reading(str(row["name"]), value, read_at)

@@ -24,58 +24,32 @@ metadata = MetaData()
 _serial = BigInteger().with_variant(Integer(), "sqlite")
 """A 64-bit integer that can be an automatic primary key. SQLite supports these for INTEGER only."""
 
-jobs = Table(
-    "jobs",
-    metadata,
-    Column("id", _serial, primary_key=True, autoincrement=False),
-    Column("state", Text, nullable=False),
-    Column("ended_at", Double),
-    Column("record", Text, nullable=False),
-    Index("jobs_ended_at", "ended_at"),
-)
 
-launch_requests = Table(
-    "launch_requests",
-    metadata,
-    Column("id", Text, primary_key=True),
-    Column("state", Text, nullable=False),
-    Column("ended_at", Double),
-    Column("record", Text, nullable=False),
-    Index("launch_requests_ended_at", "ended_at"),
-)
+def _records(name: str, *first: Column[int] | Column[str]) -> Table:
+    """Return the table of one kind of record. `first` are its key and the column that other tables name."""
+    return Table(
+        name,
+        metadata,
+        *first,
+        Column("state", Text, nullable=False),
+        Column("ended_at", Double),
+        Column("record", Text, nullable=False),
+        Index(f"{name}_ended_at", "ended_at"),
+    )
 
-machines = Table(
+
+jobs = _records("jobs", Column("id", _serial, primary_key=True, autoincrement=False))
+launch_requests = _records("launch_requests", Column("id", Text, primary_key=True))
+machines = _records(
     "machines",
-    metadata,
     Column("id", Text, primary_key=True),
     Column("launch_request", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("ended_at", Double),
-    Column("record", Text, nullable=False),
-    Index("machines_ended_at", "ended_at"),
-    Index("machines_launch_request", "launch_request"),
 )
-
-runners = Table(
-    "runners",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("machine", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("ended_at", Double),
-    Column("record", Text, nullable=False),
-    Index("runners_ended_at", "ended_at"),
+Index("machines_launch_request", machines.c.launch_request)
+runners = _records(
+    "runners", Column("name", Text, primary_key=True), Column("machine", Text, nullable=False)
 )
-
-reruns = Table(
-    "reruns",
-    metadata,
-    Column("job", _serial, primary_key=True, autoincrement=False),
-    Column("state", Text, nullable=False),
-    Column("ended_at", Double),
-    Column("record", Text, nullable=False),
-    Index("reruns_ended_at", "ended_at"),
-)
+reruns = _records("reruns", Column("job", _serial, primary_key=True, autoincrement=False))
 
 inbox = Table(
     "inbox",

@@ -1,7 +1,7 @@
 """Jobs as operators see them: one job, and lists of them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import islice
 
@@ -9,6 +9,7 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.machines.machine import MachineState
+from autoscaler.model.reasons.waiting import Reason
 from autoscaler.views.waits import Reasons, Wait, undecided_by, wait_of
 
 
@@ -115,3 +116,20 @@ def undecided_jobs(fleet: Fleet, sku: SkuName | None) -> Iterator[Job]:
 
 def _age(job: Job) -> tuple[Instant, int]:
     return job.queued_at, job.id
+
+
+def unmatched_jobs(fleet: Fleet, limit: int) -> list[JobView]:
+    """Return the oldest jobs that no SKU serves, at most `limit`. They stand in no line. O(limit)."""
+    found = (
+        [(job.queued_at, job.id, code) for job in islice(jobs.values(), limit)]
+        for code, jobs in fleet.unmatched.items()
+    )
+    return [
+        with_reason(view_of(fleet, {}, fleet.jobs[job]), Reason(code))
+        for _, job, code in islice(merge(*found), limit)
+    ]
+
+
+def with_reason(view: JobView, reason: Reason) -> JobView:
+    """Return the view of a queued job that no SKU serves, with the reason."""
+    return replace(view, wait=Wait(0, 0, 0, (reason,), blocked=True))

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.jobs.job import Job, JobState
-from autoscaler.model.wait_objectives import WaitObjective
+from autoscaler.model.wait_objectives import Starts, WaitObjective
 from autoscaler.views.jobs import JobView, undecided_jobs, view_of
-from autoscaler.views.next_event import NextEvent, next_event
-from autoscaler.views.starts import Starts
 from autoscaler.views.status import StatusView
-from autoscaler.views.waits import Reasons
+from autoscaler.views.waits import NextEvent, Reasons, next_event
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.failed_launches import FailedLaunch, failed_launch_of
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs.job import Admission, Job, JobState
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 
 
 @dataclass(frozen=True, slots=True)

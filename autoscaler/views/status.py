@@ -15,17 +15,13 @@ from autoscaler.model.cooldowns import (
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines.machine import BOOTING_STATES, MachineState
-from autoscaler.model.operator_holds import HoldKind, held
-from autoscaler.model.wait_objectives import WaitObjective, objective_of
-from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
-from autoscaler.model.wording import counted
-from autoscaler.views.starts import Starts
-from autoscaler.views.times import duration, in_words
-from autoscaler.views.unmatched import unmatched_counts
-from autoscaler.views.waits import Reasons, in_short
-
-LONG_WAIT: Seconds = 7200.0
-"""A job that waits for longer is a trouble even with a machine on its way, as in the alert JobWaitsForHours."""
+from autoscaler.model.operator_holds import HoldKind, TargetKind, held
+from autoscaler.model.reasons.faults import Trouble
+from autoscaler.model.reasons.table import CODES, FaultCode, WaitCode
+from autoscaler.model.reasons.waiting import Waiting, WaitReason, in_short
+from autoscaler.model.wait_objectives import Starts, WaitObjective, objective_of
+from autoscaler.model.wording import counted, duration, in_words
+from autoscaler.views.waits import Reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +44,6 @@ class SkuView:
     machines: int
     max_machines: int | None
     circuit: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """Something that an operator should look at. `about` is a SKU, a provider or empty.
-
-    `code` is a reason code of a waiting job, or one of: circuit_open, paused, drained, quarantined,
-    provider_not_listed, machines_unverified, machines_not_terminating, machines_foreign, job_waits_for_hours,
-    jobs_start_late, node_avoided; or one that only the metrics show: webhooks_silent, store_fails, store_slow,
-    health_checks_fail, runner_version_refused, runner_version_expires, leak_suspected, github_budget_low,
-    github_lists_stale, runner_group_too_wide, job_outside_access, controller_slow, clock_skewed.
-    """
-
-    code: str
-    about: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +78,7 @@ class Counts:
     not_terminating: int = 0
     foreign: int = 0
     providers_not_listed: tuple[str, ...] = ()
-    observed: tuple["Trouble", ...] = ()
+    observed: tuple[Trouble, ...] = ()
     """Troubles that only the metrics show."""
     last_hour: Mapping[str, Starts] = field(default_factory=dict)
     """The starts of the last hour by SKU."""
@@ -117,7 +97,7 @@ def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
         at=fleet.now,
         waiting=sum(sku.waiting for sku in skus),
         blocked=sum(sku.blocked for sku in skus),
-        unmatched=unmatched_counts(fleet),
+        unmatched={code.value: len(jobs) for code, jobs in fleet.unmatched.items() if len(jobs)},
         running=sum(counts.running.values()),
         machines=fleet.usage.machines,
         machines_limit=limits.machines,
@@ -139,35 +119,12 @@ def _troubles(fleet: Fleet, skus: tuple[SkuView, ...], counts: Counts) -> tuple[
     for more in (_long_waits(skus), _late_starts(counts)):
         named = {trouble.about for trouble in (*found, *holds)}
         found += [trouble for trouble in more if trouble.about not in named]
-    pages = [trouble for trouble in found if trouble.code in PAGES]
-    tickets = [trouble for trouble in found if trouble.code not in PAGES]
+    pages = [trouble for trouble in found if trouble.is_page]
+    tickets = [trouble for trouble in found if not trouble.is_page]
     tickets = [*options, *_avoided_nodes(fleet), *tickets, *holds]
     # A job may wait because of a hold, so the first ones have such codes, too.
     return (*pages, *sorted(tickets, key=lambda one: one.code in _HOLDS))
 
-
-PAGES = frozenset(
-    {
-        "boot_deadline",
-        "capacity",
-        "circuit_open",
-        "configuration",
-        "health_check",
-        "health_checks_fail",
-        "job_waits_for_hours",
-        "jobs_start_late",
-        "no_offering",
-        "not_assigned",
-        "provider_not_listed",
-        "registration_on_hold",
-        "runner_version_refused",
-        "store_fails",
-        "unknown",
-        "unsupported",
-        "webhooks_silent",
-    }
-)
-"""The codes whose alert is a page. The others are tickets, and so is the circuit breaker of a launch option."""
 
 _HOLDS = frozenset(HoldKind)
 
@@ -212,7 +169,7 @@ def _circuits(fleet: Fleet, name: SkuName) -> Iterator[tuple[str, Cooldown]]:
 def _is_known(sku: SkuView, of: str, circuit: Cooldown) -> bool:
     """Return whether the reasons of the SKU's jobs already say why a circuit breaker is open."""
     return any(
-        reason.code is WaitCode.CIRCUIT_OPEN or (of and circuit.reason in reason.message)
+        reason.code is WaitCode.CIRCUIT_OPEN or (of and circuit.reason == reason.words)
         for reason in sku.reasons
     )
 
@@ -222,7 +179,8 @@ def _blocked_skus(fleet: Fleet, skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
     for sku in sorted(skus, key=lambda one: (-one.blocked, one.sku)):
         if sku.blocked:
             jobs = "1 job waits" if sku.blocked == 1 else f"{sku.blocked} jobs wait"
-            yield Trouble(sku.reasons[0].code.value, sku.sku, f"{jobs}: {in_short(sku.reasons)}")
+            message = f"{jobs}: {in_short(sku.reasons)}"
+            yield Trouble(sku.reasons[0].code.value, sku.sku, message, sku.sku)
         opened = next(_circuits(fleet, SkuName(sku.sku)), None)
         if opened is not None and not opened[0] and not _is_known(sku, *opened):
             yield _circuit_open(sku)
@@ -244,8 +202,13 @@ def _avoided_nodes(fleet: Fleet) -> Iterator[Trouble]:
     for (sku, provider), nodes in sorted(found.items()):
         named = [f"{one.host} ({_shortened(one.row.reason)})" for one in nodes[:_MOST_NODES]]
         more = [f"{len(nodes) - _MOST_NODES} more"] if len(nodes) > _MOST_NODES else []
-        said = f"{counted(len(nodes), 'node')} of {provider} avoided: {', '.join([*named, *more])}"
-        yield Trouble("node_avoided", sku, said)
+        yield Trouble.of(
+            FaultCode.NODE_AVOIDED,
+            sku=sku,
+            nodes=counted(len(nodes), "node"),
+            provider=provider,
+            named=", ".join([*named, *more]),
+        )
 
 
 def _shortened(text: str) -> str:
@@ -261,15 +224,16 @@ _MOST_WORDS = 150
 
 
 def _circuit_open(sku: SkuView) -> Trouble:
-    return Trouble(WaitCode.CIRCUIT_OPEN.value, sku.sku, f"circuit breaker open: {sku.circuit}")
+    return Trouble.of(WaitCode.CIRCUIT_OPEN, sku=sku.sku, words=sku.circuit)
 
 
 def _long_waits(skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
-    """Return a trouble for each SKU whose oldest job has waited for more than `LONG_WAIT`."""
+    """Return a trouble for each SKU whose oldest job has waited for hours, even with a machine on its way."""
+    code = FaultCode.JOB_WAITS_FOR_HOURS
     for sku in skus:
-        if sku.waiting and (sku.oldest or 0.0) > LONG_WAIT:
-            message = f"a job has waited for {duration(sku.oldest)}: {in_short(sku.reasons)}"
-            yield Trouble("job_waits_for_hours", sku.sku, message)
+        if sku.waiting and (sku.oldest or 0.0) > code.entry.threshold.above:
+            time, reasons = duration(sku.oldest), in_short(sku.reasons)
+            yield Trouble.of(code, sku=sku.sku, time=time, reasons=reasons)
 
 
 def _late_starts(counts: Counts) -> Iterator[Trouble]:
@@ -277,42 +241,35 @@ def _late_starts(counts: Counts) -> Iterator[Trouble]:
     for sku, starts in sorted(counts.last_hour.items()):
         objective = objective_of(counts.objectives, sku)
         if objective is not None and not starts.meets_target:
-            message = (
-                f"{counted(starts.late, 'job')} of {starts.started} started later than "
-                f"{in_words(objective.seconds)} after being queued, in the last hour"
+            yield Trouble.of(
+                FaultCode.JOBS_START_LATE,
+                sku=sku,
+                late=counted(starts.late, "job"),
+                started=starts.started,
+                limit=in_words(objective.seconds),
             )
-            yield Trouble("jobs_start_late", sku, message)
 
 
 def _held(fleet: Fleet) -> Iterator[Trouble]:
     """Return a trouble for each hold of an operator, as a reminder to resume it."""
     for kind, target, row in sorted(held(fleet.operator_holds), key=lambda one: one[:2]):
-        yield Trouble(
-            kind.value, target.name, f"{row.reason}; `autoscaler resume {target}` ends this"
+        yield Trouble.of(
+            CODES[kind],
+            target.name,
+            sku=target.name if target.kind is TargetKind.SKU else "",
+            variant="reminder",
+            words=row.reason,
+            where=target,
         )
 
 
 def _others(counts: Counts) -> Iterator[Trouble]:
     for provider in counts.providers_not_listed:
-        yield Trouble(
-            "provider_not_listed",
-            provider,
-            "its machines were not listed since the controller's start, so nothing is launched there; "
-            "the log has the reason: provider_not_opened or list_incomplete",
-        )
-    for code, count, which in (
-        (
-            "machines_not_terminating",
-            counts.not_terminating,
-            "still exist after three or more requests to terminate them",
-        ),
-        (
-            "machines_unverified",
-            counts.unverified,
-            "may be running a job: the store does not say",
-        ),
-        ("machines_foreign", counts.foreign, "of another installation of this fleet"),
+        yield Trouble.of(FaultCode.PROVIDER_NOT_LISTED, provider)
+    for code, count in (
+        (FaultCode.MACHINES_NOT_TERMINATING, counts.not_terminating),
+        (FaultCode.MACHINES_UNVERIFIED, counts.unverified),
+        (FaultCode.MACHINES_FOREIGN, counts.foreign),
     ):
         if count:
-            said = f"{counted(count, 'machine')}: {which}. See autoscaler unverified"
-            yield Trouble(code, "", said)
+            yield Trouble.of(code, machines=counted(count, "machine"))

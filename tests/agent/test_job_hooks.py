@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from autoscaler.app.agent_file import build_agent
-from autoscaler.github.runs import WorkflowRun
+from autoscaler.github.lists.runs import WorkflowRun
 from autoscaler.model.catalogue import Access
 from autoscaler.model.jobs.access_rules import rule_against
 from autoscaler.model.jobs.job import Admission
@@ -231,7 +231,9 @@ def test_the_hook_and_the_controller_agree(
     for forks, public_too, branches in product(
         (False, True), (False, True), ([], ["main"], ["*"], ["gh-readonly-queue/*"])
     ):
-        rules = Access(("*",), forks, "", public_too, tuple(branches))
+        rules = Access(
+            ("*",), forks=forks, public_repositories=public_too, branches=tuple(branches)
+        )
         access = {
             "repositories": ["*"],
             "forks": forks,

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.server.bootstrap_requests import HealthChecksRequest
+from autoscaler.server.machines.requests import HealthChecksRequest
 from lab.machines.gpus import BEHIND_NVSWITCH, nvidia_gpu, nvidia_log
 from tests.agent.doubles import VirtualClock
 from tests.agent.driver_machine import H100, PLAN, VERSION, define_release

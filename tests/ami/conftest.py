@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from autoscaler.images.smoke_test import PUBLISHED
+from autoscaler.providers.ec2.tags import PUBLISHED
 from lab.ec2.images import Image
 from lab.ec2.instances import Instance
 from tests.ami.account import RECIPES, Place, bake_all, place, printed_by, start_bake

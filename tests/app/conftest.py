@@ -8,8 +8,7 @@ import pytest_asyncio
 from autoscaler.app.preflight import load_for_service
 from autoscaler.app.reloading import InUse, Reloading
 from autoscaler.app.translation import catalogue, provider_factories
-from autoscaler.controller.guarded_providers import GuardedProvider
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     ConfigurationRequests,
 )
 from autoscaler.controller.ports.provider import ProviderContext
@@ -30,7 +29,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     configuration = load_for_service(file, try_store=False, providers=REGISTERED)
     context = ProviderContext(INSTALLATIONS, "0" * 64, RecordingTelemetry(), VirtualClock())
     providers = {
-        name: GuardedProvider(factory.make(context))
+        name: factory.make(context)
         for name, factory in provider_factories(configuration, provider_kinds(REGISTERED)).items()
     }
     parts = Parts(catalogue(configuration, INSTALLATIONS, list(providers), providers))

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from autoscaler.app.reloading import InUse, Reloading
-from autoscaler.controller.guarded_providers import GuardedProvider
-from autoscaler.controller.ports.configuration_requests import Reloaded
+from autoscaler.controller.ports.operator_requests import Reloaded
+from autoscaler.controller.ports.provider import Provider
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
@@ -88,7 +88,7 @@ class Served:
     parts: Parts
     reloading: Reloading
     skus: set[SkuName]
-    providers: dict[ProviderName, GuardedProvider]
+    providers: dict[ProviderName, Provider]
     loop: Loop
 
     def write(self, *changes: tuple[str, str]) -> bytes:

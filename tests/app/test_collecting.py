@@ -4,7 +4,7 @@ import asyncio
 import gc
 import weakref
 
-from autoscaler.app.collecting import COLLECT_EVERY, FREEZE_EVERY, keep_out_of_collections
+from autoscaler.app.event_loop import COLLECT_EVERY, FREEZE_EVERY, keep_out_of_collections
 from autoscaler.model.catalogue import RegistrationRate
 from benchmarks.virtual_fleet import LABEL, REPOSITORIES, Setting, VirtualFleet
 from tests.controller.virtual_time import on_virtual_time

@@ -9,7 +9,7 @@ from autoscaler.app.endpoints import token_file
 from autoscaler.config import load
 from autoscaler.model.operators import Operator, OperatorName, Role
 from autoscaler.providers.registry import provider_kinds
-from autoscaler.server.token_file import UnusableTokensError
+from autoscaler.server.tokens import UnusableTokensError
 from tests.config.fleet_file import Folder, changed
 
 OLD, NEW = "o" * 40, "n" * 40

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from autoscaler.app.planned_file import MAX_OFFERINGS, MAX_PLANNED_SKUS
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     PlanInProgressError,
     RefusedConfigurationError,
 )
@@ -50,8 +50,8 @@ class NotedProvider(MemoryProvider):
 async def test_a_plan_computes_the_offerings_of_a_sent_file_outside_the_event_loop(
     served: Served,
 ) -> None:
-    for name, provider in served.providers.items():
-        provider.use(NotedProvider(name, "nowhere", {}, INSTALLATIONS))
+    for name in served.providers:
+        served.providers[name] = NotedProvider(name, "nowhere", {}, INSTALLATIONS)
     await served.reloading.plan_against(served.write())
     assert NotedProvider.threads
     assert current_thread() not in NotedProvider.threads

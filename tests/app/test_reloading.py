@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from autoscaler.app.preflight import load_for_service
 from autoscaler.config.changed_keys import changed_keys, is_applied_live, shown
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     RefusedConfigurationError,
     Reloaded,
 )
@@ -144,17 +144,17 @@ async def test_a_reload_changes_the_health_checks_that_the_controller_has(served
 
 
 async def test_a_reload_keeps_the_installation_that_was_adopted_meanwhile(served: Served) -> None:
-    east = served.providers[ProviderName("east")]
-    first, adopted = east.provider, [0x0BADCAFE]
+    east, adopted = ProviderName("east"), [0x0BADCAFE]
+    first = served.providers[east]
 
     def adopt() -> None:
         adopted.append(adopted[-1] + 1)
         with suppress(ProviderError):  # its cloud does not run
-            east.adopt(InstallationId(f"{adopted[-1]:08x}"))
+            served.providers[east].adopt(InstallationId(f"{adopted[-1]:08x}"))
 
     between_steps(adopt)
     await served.reloading.reload(by=ALICE)
-    found = east.provider
+    found = served.providers[east]
     assert isinstance(found, MemoryProvider)
     assert found is not first
     assert len(adopted) > 1

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     ControllerStopsError,
     RefusedConfigurationError,
 )

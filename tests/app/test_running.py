@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from autoscaler.config.settings import Settings
+from autoscaler.config.settings.fleet import Settings
 from autoscaler.controller.ports.provider import ProviderContext
 from autoscaler.model.identifiers import ProviderName
 from tests.config.fleet_file import Folder

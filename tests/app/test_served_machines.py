@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from autoscaler.config.settings import Settings
+from autoscaler.config.settings.fleet import Settings
 from autoscaler.controller.ports.provider import ProvenIdentity, Provider, ProviderContext
 from autoscaler.controller.system import SystemClock
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName

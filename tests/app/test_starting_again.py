@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from autoscaler.config.settings import Settings
+from autoscaler.config.settings.fleet import Settings
 from autoscaler.model.identifiers import ProviderName
 from tests.app.served_process import logged, serving, write_operators
 from tests.config.fleet_file import Folder

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from autoscaler.app.store_size import StoreSize
+from autoscaler.app.process import report_store_size
 from autoscaler.observability.metrics import PrometheusTelemetry
 from tests.controller.controllers import cancelled
 from tests.observability.test_metrics import value
@@ -13,7 +13,7 @@ from tests.server.fakes import until
 async def test_the_sizes_of_the_file_and_its_log_are_shown(tmp_path: Path) -> None:
     telemetry = PrometheusTelemetry([], [], "1")
     (tmp_path / "state.db").write_bytes(b"x" * 8192)
-    task = asyncio.create_task(StoreSize(tmp_path / "state.db", telemetry).run())
+    task = asyncio.create_task(report_store_size(tmp_path / "state.db", telemetry))
     await until(lambda: value(telemetry, "store_bytes", file="store") is not None)
     await cancelled(task)
     assert value(telemetry, "store_bytes", file="store") == 8192

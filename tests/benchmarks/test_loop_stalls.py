@@ -53,7 +53,7 @@ async def test_a_whole_controller_is_measured() -> None:
 
     causes = await asyncio.to_thread(in_a_loop_of_its_own)
     for part in (
-        "GitHubSynchronizer._of_account",
+        "_AccountSync.run",
         "MachineLists._list_repeatedly",
         "Journal._write",
         "Launcher.launch",

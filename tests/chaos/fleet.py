@@ -2,6 +2,7 @@
 
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import (
+    Access,
     Architecture,
     CapacityType,
     Catalogue,
@@ -64,6 +65,7 @@ def _sku(
         max_machines=most,
         fair_share=share,
         idle=IdlePolicy(timeout=600.0, schedule=schedule),
+        access=Access(forks=True),
         rerun_interrupted=again,
     )
 

@@ -17,10 +17,11 @@ from autoscaler.controller.ports.bootstrap import (
     HealthChecks,
     NotKnownYetError,
 )
+from autoscaler.controller.ports.github import RerunAnswer
 from autoscaler.controller.ports.provider import Provider
-from autoscaler.controller.ports.reruns import RerunAnswer
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import (
+    Access,
     Architecture,
     CapacityType,
     Catalogue,
@@ -103,6 +104,7 @@ def catalogue_of(
             os=OperatingSystem.LINUX,
             arch=Architecture.X64,
             launch_options=options,
+            access=Access(forks=True),
             rerun_interrupted=skus[name],
         )
 

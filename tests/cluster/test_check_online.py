@@ -14,7 +14,7 @@ from autoscaler.config import Problem
 from autoscaler.config.provider_kind import OnlineCheck
 from autoscaler.providers.kubernetes.checks.online import rights_of
 from autoscaler.providers.kubernetes.kind import KubernetesKind
-from tests.cluster.admission import failing_webhook, set_quota
+from tests.cluster.admission import enforce, failing_webhook, set_quota
 from tests.cluster.conftest import GPU, Place, until
 from tests.cluster.rights import resource_name, shipped
 from tests.config.fleet_file import MINIMAL, Folder
@@ -53,8 +53,7 @@ class Fleet:
 
     async def check(self) -> OnlineCheck:
         configuration = load_for_service(self.write())
-        document, settings = configuration.document, configuration.settings
-        return await KubernetesKind().check_online(document, settings, self.file.parent)
+        return await KubernetesKind().check_online(configuration)
 
     async def problem(self) -> Problem:
         found = await self.check()
@@ -224,6 +223,28 @@ async def test_a_namespace_that_refuses_the_docker_daemon_is_to_blame_and_not_th
     assert problem.key == "skus.gpu.on[0].pod"
     assert "violates PodSecurity" in problem.what
     assert "change the level" in problem.fix
+
+
+async def test_what_the_namespace_forbids_is_reported_at_the_overlay(fleet: Fleet) -> None:
+    fleet.pod["overlay"] = {"spec": {"securityContext": {"runAsUser": 0}}}
+    problem = await fleet.problem()
+    assert problem.key == "skus.gpu.on[0].pod.overlay"
+    assert "runAsUser=0" in problem.what
+    assert "change the level" in problem.fix
+
+
+async def test_a_namespace_in_which_nothing_judges_overlays_is_a_warning(
+    fleet: Fleet, place: Place
+) -> None:
+    fleet.pod["overlay"] = {"spec": {"securityContext": {"runAsUser": 0}}}
+    await enforce(place, "privileged")
+    problem = await fleet.problem()
+    assert problem.warning
+    assert problem.key == "providers.cluster.kubernetes.namespace"
+    assert "admits privileged pods" in problem.what
+    assert "pod-security.kubernetes.io/enforce=restricted" in problem.fix
+    fleet.pod["overlay"] = {"metadata": {"labels": {"team": "ml"}}}
+    assert (await fleet.check()).problems == ()
 
 
 async def test_a_service_account_that_does_not_exist(fleet: Fleet) -> None:

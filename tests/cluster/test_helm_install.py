@@ -70,9 +70,7 @@ async def check_pods(cluster: Cluster, admin: Administrator, folder: Path) -> No
     file = folder / "fleet.yaml"
     file.write_text("\n".join(lines))
     configuration = load_for_service(file, files=False)
-    found = await KubernetesKind().check_online(
-        configuration.document, configuration.settings, folder
-    )
+    found = await KubernetesKind().check_online(configuration)
     assert found.problems == ()
     assert "cluster: the API server accepts the pods of 1 launch option" in found.lines
 

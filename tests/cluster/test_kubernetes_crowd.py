@@ -10,9 +10,9 @@ import pytest_asyncio
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.ledger.ledger import KEPT_FOR
-from autoscaler.ledger.machines.deadlines import SILENCE
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs.job import JobState
+from autoscaler.model.machines.due import SILENCE
 from autoscaler.model.machines.interruptions import NoticeKind, Rerun, RerunOutcome
 from autoscaler.model.machines.machine import DAY, Machine, MachineState, TerminationReason
 from autoscaler.providers.kubernetes.provider import KubernetesProvider

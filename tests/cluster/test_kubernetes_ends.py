@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.controller.ports.notices import Notice
+from autoscaler.controller.ports.capabilities import Notice
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import ProviderMachineId

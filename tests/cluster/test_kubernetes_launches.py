@@ -250,7 +250,7 @@ async def test_a_namespace_that_does_not_exist_is_a_configuration_error(place: P
     with pytest.raises(ProviderError) as error:
         await strange.launch(await strange.prepare(place.make_order(1, "nowhere")))
     assert (error.value.failure, error.value.code) == (FailureClass.CONFIGURATION, "NotFound")
-    assert strange.hint(error.value)
+    assert error.value.hint
     await strange.close()
 
 

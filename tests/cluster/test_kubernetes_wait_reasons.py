@@ -11,7 +11,8 @@ from autoscaler.ledger.failures.failure_counts import BACKOFFS
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.waiting import WaitCode, WaitReason
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import WaitReason
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.admission import set_quota
 from tests.cluster.conftest import GPU, Place, until

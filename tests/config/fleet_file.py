@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.app.preflight import load_for_service, preflight
 from autoscaler.config import Configuration, ConfigurationError, Problem, load
-from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.config.settings.sku import SkuSettings
 from autoscaler.providers.ec2.configuration import Ec2OptionKeys
 from autoscaler.providers.kubernetes.configuration import KubernetesOptionKeys
 from autoscaler.providers.registry import provider_kinds
@@ -137,8 +137,7 @@ def changed(*pairs: tuple[str, str]) -> str:
 
 def unserved(configuration: Configuration, *, files: bool = True) -> tuple[Problem, ...]:
     """Return the problems of a valid configuration that cannot be served."""
-    folder = configuration.path.parent
-    return preflight(configuration.document, folder, provider_kinds(), files=files)
+    return preflight(configuration, provider_kinds(), files=files)
 
 
 def pods(*pairs: tuple[str, str]) -> str:

@@ -81,7 +81,11 @@ def test_a_sku_of_the_file_becomes_a_sku_of_the_model(folder: Folder) -> None:
     text = 'access: {public_repositories: false, branches: [main, "release/*"], contact: ask}'
     restricted = folder.load(changed(("    on: [{", f"    {text}\n    on: [{{"))).settings
     assert sku(restricted, "gpu", ()).access == Access(
-        ("*",), False, "ask", public_repositories=False, branches=("main", "release/*")
+        ("*",),
+        forks=False,
+        contact="ask",
+        public_repositories=False,
+        branches=("main", "release/*"),
     )
     assert found.lifetime == 86400
     assert found.idle == IdlePolicy(

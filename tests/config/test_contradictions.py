@@ -3,7 +3,8 @@
 import pytest
 
 from autoscaler.agent.limits import POLL_WAIT
-from autoscaler.config.overlaps import SHORTEST_SILENCE
+from autoscaler.config.checks.unusual_values import SHORTEST_SILENCE
+from autoscaler.providers.ec2.configuration import Ec2SkuKeys
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
 
 
@@ -50,7 +51,9 @@ def test_the_tags_of_a_sku_count_with_those_of_its_provider(folder: Folder) -> N
             ('"runner-*"}', f'"runner-*"}}\n    tags: {{{ours}}}'),
         )
 
-    assert folder.load(text(5)).settings.skus["gpu"].tags["s4"] == "v"
+    sku = folder.load(text(5)).settings.skus["gpu"]
+    assert isinstance(sku, Ec2SkuKeys)
+    assert sku.tags["s4"] == "v"
     problem = folder.problem(text(6))
     assert (problem.key, problem.fix) == ("skus.gpu.tags", "keep 45 in both together")
     assert "makes 46 tags" in problem.what

@@ -3,7 +3,7 @@
 import pytest
 
 from autoscaler.config import ConfigurationError, load
-from autoscaler.config.document import MAX_BYTES, MAX_DEPTH, parse
+from autoscaler.config.reading.document import MAX_BYTES, MAX_DEPTH, parse
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import MINIMAL, Folder
 
@@ -109,7 +109,7 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
     content = (
         b"on: [on, yes, NO, true, False, null, ~, 12, -3, 1.5, 1e3, 0x1F, 1:30, '7', 2026-11-21]"
     )
-    found = parse(content, "f").root.plain()["on"]
+    found = parse(content, "f").content["on"]
     texts = ["on", "yes", "NO", "0x1F", "1:30", "7", "2026-11-21"]
     assert [value for value in found if isinstance(value, str)] == texts
     assert [value for value in found if not isinstance(value, str)] == [
@@ -118,7 +118,7 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
 
 
 def test_a_number_that_is_too_long_is_text() -> None:
-    assert parse(b"a: " + b"9" * 5000, "f").root.plain() == {"a": "9" * 5000}
+    assert parse(b"a: " + b"9" * 5000, "f").content == {"a": "9" * 5000}
 
 
 @pytest.mark.case(
@@ -133,7 +133,7 @@ def test_every_duplicate_key_is_reported_with_both_lines() -> None:
         (4, "a[1].c"),
         (5, "a"),
     ]
-    assert document.root.plain() == {"a": [{"b": 1}, {"c": 1}]}
+    assert document.content == {"a": [{"b": 1}, {"c": 1}]}
 
 
 def test_odd_names_are_quoted_and_escaped_in_keys(folder: Folder) -> None:

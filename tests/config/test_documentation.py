@@ -9,10 +9,10 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from autoscaler.config import json_schema, settings_type
-from autoscaler.config.document import parse
-from autoscaler.config.explain import container_in, keys, section_in
-from autoscaler.config.scalars import write_duration
-from autoscaler.config.shapes import Section
+from autoscaler.config.reading.document import parse
+from autoscaler.config.settings.scalars import write_duration
+from autoscaler.config.settings.sections import container_in, keys, section_in
+from autoscaler.config.settings.shapes import Section
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import EXAMPLE
 
@@ -70,7 +70,7 @@ def test_every_key_has_a_description_for_editors() -> None:
 def test_every_key_of_the_example_is_in_the_schema() -> None:
     schema = json.loads(json_schema(provider_kinds()))
     assert schema["additionalProperties"] is False
-    assert set(parse(EXAMPLE.read_bytes(), "f").root.plain()) <= set(schema["properties"])
+    assert set(parse(EXAMPLE.read_bytes(), "f").content) <= set(schema["properties"])
     assert schema["$defs"]["Idle"]["properties"]["timeout"]["default"] == "10m"
     assert schema["$defs"]["Idle"]["properties"]["max_age"]["default"] == "24h"
 

@@ -7,9 +7,9 @@ import pytest
 
 from autoscaler.app.preflight import load_for_service
 from autoscaler.config import ConfigurationError, settings_type
-from autoscaler.config.explain import keys, section_in
 from autoscaler.config.problems import nearest
-from autoscaler.config.shapes import Section
+from autoscaler.config.settings.sections import keys, section_in
+from autoscaler.config.settings.shapes import Section
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import Folder
 

@@ -10,11 +10,11 @@ import pytest
 from autoscaler.app.translation import health_check_parameters
 from autoscaler.cli import _hardware_of
 from autoscaler.config import ConfigurationError, Settings, load
-from autoscaler.config.document import parse
-from autoscaler.config.importing import import_scale_config, report_lines
-from autoscaler.config.runner_keys import ImportOptions
-from autoscaler.config.runner_types import prefixed
-from autoscaler.config.scale_config import Imported
+from autoscaler.config.importing.conversion import import_scale_config, report_lines
+from autoscaler.config.importing.runner_keys import ImportOptions
+from autoscaler.config.importing.runner_types import prefixed
+from autoscaler.config.importing.scale_config import Imported
+from autoscaler.config.reading.document import parse
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import Folder, filled, on_ec2, unserved
@@ -74,7 +74,7 @@ def test_every_type_and_variant_becomes_a_sku_that_check_accepts(
 ) -> None:
     text, account = imported(file, prefix)
     found = settings_of(text, tmp_path).skus
-    types = parse(file.read_bytes(), file.name).root.plain()["runner_types"]
+    types = parse(file.read_bytes(), file.name).content["runner_types"]
     wanted = [
         prefixed(label, prefix, variant)
         for label, keys in types.items()

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from autoscaler.cli import _hardware_of
 from autoscaler.config import ConfigurationError, load
-from autoscaler.config.importing import import_scale_config
+from autoscaler.config.importing.conversion import import_scale_config
+from autoscaler.config.importing.runner_keys import ImportOptions
+from autoscaler.config.importing.runner_types import prefixed
+from autoscaler.config.importing.scale_config import Imported
 from autoscaler.config.problems import dotted
-from autoscaler.config.runner_keys import ImportOptions
-from autoscaler.config.runner_types import prefixed
-from autoscaler.config.scale_config import Imported
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import filled, unserved

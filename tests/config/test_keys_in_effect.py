@@ -13,9 +13,9 @@ from pathlib import Path
 
 import autoscaler
 from autoscaler.config import settings_type
-from autoscaler.config.explain import section_in
-from autoscaler.config.shapes import Section
-from autoscaler.config.sku_settings import AccessSettings, SkuSettings
+from autoscaler.config.settings.sections import section_in
+from autoscaler.config.settings.shapes import Section
+from autoscaler.config.settings.sku import AccessSettings, SkuSettings
 from autoscaler.providers.registry import provider_kinds
 
 CODE = Path(autoscaler.__file__).parent
@@ -37,15 +37,15 @@ CONVERTED = (
     "model/jobs/access.py",
     "model/catalogue.py",
     "providers/*/settings.py",
-    "server/settings.py",
+    "server/listening/settings.py",
 )
 """Modules with the dataclasses that the conversion fills."""
 
 ELSEWHERE = {
     "ProviderSettings.ec2": "read as ProviderSettings.section",
     "ProviderSettings.kubernetes": "read as ProviderSettings.section",
-    "SkuSettings.labels": "config/overlaps.py reads them for config/catalogue.py",
-    "ServerSettings.insecure": "a permission that config/checks.py asks for",
+    "SkuSettings.labels": "config/checks/unusual_values.py reads them for config/catalogue.py",
+    "ServerSettings.insecure": "a permission that config/checks/contradictions.py asks for",
     "Accelerator.count": "sent to the agent as JSON",
     "Accelerator.models": "sent to the agent as JSON",
     "Accelerator.memory_gb": "sent to the agent as JSON",
@@ -109,7 +109,7 @@ def unused(trees: Iterable[ast.Module], found: Reads) -> list[str]:
 
 SETTINGS = settings_type(provider_kinds())
 CONVERSION = reads(modules(*CONVERTERS))
-USES = reads(set(modules("**/*.py")) - set(modules("config/*.py", "app/*.py", "cli.py")))
+USES = reads(set(modules("**/*.py")) - set(modules("config/**/*.py", "app/*.py", "cli.py")))
 
 
 def test_the_conversion_reads_each_key() -> None:

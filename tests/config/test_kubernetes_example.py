@@ -9,7 +9,7 @@ from autoscaler.app.preflight import load_for_service
 from autoscaler.config import not_in_force
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.providers.kubernetes.checks.preflight import sample_order
+from autoscaler.providers.kubernetes.checks.overlays import sample_order
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from autoscaler.providers.kubernetes.translation import kubernetes_settings

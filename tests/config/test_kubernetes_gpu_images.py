@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.providers.kubernetes.checks.gpu_images import gpu_vendors
 from tests.config.fleet_file import Folder, pods
 from tests.config.test_kubernetes_contradictions import POD

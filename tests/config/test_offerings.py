@@ -3,8 +3,8 @@
 import pytest
 
 from autoscaler.model.catalogue import Architecture, OperatingSystem
+from autoscaler.providers.ec2.checks.offerings import Place, offering_problems, validate_offerings
 from autoscaler.providers.ec2.configuration import Ec2Section
-from autoscaler.providers.ec2.offering_checks import Place, offering_problems, validate_offerings
 from tests.config.fleet_file import Folder, changed, on_ec2
 
 KNOWN = {"g5.xlarge": Architecture.X64, "m7g.large": Architecture.ARM64}
@@ -33,7 +33,7 @@ def test_unknown_instance_types_are_refused(folder: Folder) -> None:
         ("[g5.xlarge]", "\n      [g5.xlarge,\n       g9.xlarge,\n       m7g.large, g8.own]"),
         ("[sg-0a]}", "[sg-0a], prices: {g8.own: 2}}"),
     )
-    problems = validate_offerings(folder.load(text).document, refusal, ["P"])
+    problems = validate_offerings(folder.load(text), refusal, ["P"])
     assert [(problem.line, problem.key, problem.what, problem.fix) for problem in problems] == [
         (17, "skus.gpu.on[0].instance_types[1]", "g9.xlarge has no price on linux", "give one"),
         (18, "skus.gpu.on[0].instance_types[2]", "m7g.large is not x64", "change arch"),
@@ -121,7 +121,7 @@ def test_one_adapter_beside_an_ordinary_interface_leaves_no_public_address(
 
 def test_quotas_of_unknown_families_are_refused(folder: Folder) -> None:
     text = changed(("[sg-0a]}", "[sg-0a], quotas: {Standrad: 1, spot/Q: 2, on-demand/P: 3}}"))
-    problems = validate_offerings(folder.load(text).document, refusal, ["Standard", "P"])
+    problems = validate_offerings(folder.load(text), refusal, ["Standard", "P"])
     assert [(problem.key, problem.fix) for problem in problems] == [
         ('providers.east.ec2.quotas."spot/Q"', "write P or Standard"),
         ("providers.east.ec2.quotas.Standrad", "did you mean Standard?"),
@@ -132,7 +132,7 @@ def test_request_buckets_of_unknown_apis_are_refused(folder: Folder) -> None:
     bucket = "{burst: 1, per_second: 1}"
     text = changed(("[sg-0a]}", f"[sg-0a], request_buckets: {{CreateFlet: {bucket}}}}}"))
     problems = validate_offerings(
-        folder.load(text).document, refusal, ["P"], {"request_buckets": ["CreateFleet"]}
+        folder.load(text), refusal, ["P"], {"request_buckets": ["CreateFleet"]}
     )
     assert [(problem.key, problem.fix) for problem in problems] == [
         ("providers.east.ec2.request_buckets.CreateFlet", "did you mean CreateFleet?")
@@ -144,7 +144,7 @@ def test_kubernetes_offerings_need_no_ec2_request(folder: Folder) -> None:
         ("    ec2: {", "    kubernetes: {context: c, namespace: n}\n  other:\n    ec2: {")
     )
     text = text.replace("instance_types: [g5.xlarge]", "pod: {image: i}")
-    assert validate_offerings(folder.load(text).document, refusal, ["P"]) == ()
+    assert validate_offerings(folder.load(text), refusal, ["P"]) == ()
 
 
 def gpu_problems(
@@ -153,7 +153,7 @@ def gpu_problems(
     """The problems of a SKU with so many accelerators on these types."""
     text = changed(("[g5.xlarge]", f"[{instance_types}]"))
     text += f"    accelerator: {{vendor: {vendor}, count: {count}}}\n"
-    found = offering_problems(folder.load(text).document)
+    found = offering_problems(folder.load(text))
     return [(problem.key, problem.what) for problem in found]
 
 

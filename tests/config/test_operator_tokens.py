@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from autoscaler.config.operator_tokens import (
+from autoscaler.config.files.operator_tokens import (
     LONGEST_NAME,
     UnusableTokenFileError,
     parse_operator_tokens,

@@ -368,12 +368,13 @@ def test_a_value_with_an_error_is_reported_once_and_not_checked_further(
     assert problem.key.replace('"', "") == key
 
 
-def test_a_wrong_key_and_its_wrong_value_are_both_reported(folder: Folder) -> None:
-    found = folder.refused(changed(("[sg-0a]}", "[sg-0a], quotas: {Standrad: many}}")))
-    assert [problem.what for problem in found] == [
-        '"Standrad" is not a quota family',
-        '"many" is not a whole number',
-    ]
+def test_a_key_without_a_value_is_checked_once_it_has_one(folder: Folder) -> None:
+    def whats(value: str) -> list[str]:
+        text = changed(("[sg-0a]}", f"[sg-0a], quotas: {{Standrad: {value}}}}}"))
+        return [problem.what for problem in folder.refused(text)]
+
+    assert whats("many") == ['"many" is not a whole number']
+    assert whats("1") == ['"Standrad" is not a quota family']
 
 
 def test_a_region_of_the_maximum_length_is_checked(folder: Folder) -> None:

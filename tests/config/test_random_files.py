@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.config import ConfigurationError, Problem, load
-from autoscaler.config.document import parse
+from autoscaler.config.reading.document import parse
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import EXAMPLE
 
@@ -42,7 +42,7 @@ VALUES = st.recursive(
     ),
     max_leaves=8,
 )
-EXAMPLE_DATA = parse(EXAMPLE.read_bytes(), "fleet.yaml").root.plain()
+EXAMPLE_DATA = parse(EXAMPLE.read_bytes(), "fleet.yaml").content
 
 
 def problems_of(folder: Path, content: bytes) -> tuple[Problem, ...]:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.config.pem import PemError, read_pem
-from autoscaler.config.regular_files import MAX_REGULAR_BYTES, open_regular, read_regular
+from autoscaler.config.files.pem import PemError, read_pem
+from autoscaler.config.files.regular_files import MAX_REGULAR_BYTES, open_regular, read_regular
 
 
 def test_a_regular_file_is_read_also_through_a_link(tmp_path: Path) -> None:

@@ -1,18 +1,25 @@
 """A SKU that never gets a job, because SKUs above it get all of its jobs, is an error."""
 
+from collections.abc import Iterator
 from itertools import combinations, product
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.config.document import parse
-from autoscaler.config.shadowed import check_shadowed
+from autoscaler.config.checks.shadowed import check_shadowed
+from autoscaler.config.configuration import Configuration
+from autoscaler.config.problems import Problem
+from autoscaler.config.reading.document import parse
+from autoscaler.config.reading.validation import validate
+from autoscaler.config.structure import settings_type
 from autoscaler.model.catalogue import Access, Architecture, OperatingSystem, Sku
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs.access_rules import rule_against
 from autoscaler.model.jobs.demand import serves
 from autoscaler.model.run_origins import RunOrigin
+from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import MINIMAL, Folder
 
 ON = MINIMAL[MINIMAL.index("    on: [{") :]
@@ -95,7 +102,9 @@ def sku(name: str) -> st.SearchStrategy[Sku]:
             Architecture.X64,
             (),
             unlabelled=unlabelled,
-            access=Access(tuple(globs), forks, "", public, tuple(branches)),
+            access=Access(
+                tuple(globs), forks=forks, public_repositories=public, branches=tuple(branches)
+            ),
         ),
         st.sets(st.sampled_from(["a", "b", "c"])),
         st.sampled_from([OperatingSystem.LINUX, OperatingSystem.LINUX, OperatingSystem.WINDOWS]),
@@ -113,14 +122,22 @@ def written(skus: list[Sku]) -> bytes:
     for one in skus:
         labels = ", ".join(sorted(one.labels - {one.name}))
         globs = ", ".join(f'"{glob}"' for glob in one.access.repositories)
+        branches = ", ".join(one.access.branches)
         lines.append(
             f"  {one.name}: {{labels: [{labels}], os: {one.os}, "
             f"unlabelled: {str(one.unlabelled).lower()}, "
             f"access: {{repositories: [{globs}], forks: {str(one.access.forks).lower()}, "
-            f"public_repositories: {str(one.access.public_repositories).lower()}, "
-            f"branches: [{', '.join(one.access.branches)}]}}}}"
+            f"public_repositories: {str(one.access.public_repositories).lower()}"
+            f"{f', branches: [{branches}]' if branches else ''}}}}}"
         )
     return "\n".join(lines).encode()
+
+
+def shadowed(skus: list[Sku]) -> Iterator[Problem]:
+    """Return the errors of these SKUs."""
+    document = parse(written(skus), "f")
+    settings, _ = validate(document, settings_type(provider_kinds()))
+    return check_shadowed(Configuration(Path("f"), settings, document))
 
 
 def reached(skus: list[Sku]) -> set[str]:
@@ -140,7 +157,7 @@ def reached(skus: list[Sku]) -> set[str]:
 
 @given(st.tuples(sku("a"), sku("b"), sku("c")))
 def test_a_shadowed_sku_is_an_error_only_if_no_job_reaches_it(skus: tuple[Sku, ...]) -> None:
-    refused = {one.key for one in check_shadowed(parse(written([*skus]), "f"))}
+    refused = {one.key for one in shadowed([*skus])}
     assert not refused & {f"skus.{name}" for name in reached([*skus])}
 
 
@@ -151,8 +168,11 @@ def test_a_shadowed_sku_is_an_error_only_if_no_job_reaches_it(skus: tuple[Sku, .
 )
 @given(st.tuples(sku("a"), sku("b")))
 def test_every_shadowed_sku_without_access_limits_is_found(skus: tuple[Sku, ...]) -> None:
-    every = [Sku(s.name, s.labels, s.os, s.arch, (), unlabelled=s.unlabelled) for s in skus]
-    refused = {one.key for one in check_shadowed(parse(written(every), "f"))}
+    every = [
+        Sku(s.name, s.labels, s.os, s.arch, (), unlabelled=s.unlabelled, access=Access(forks=True))
+        for s in skus
+    ]
+    refused = {one.key for one in shadowed(every)}
     assert refused == {f"skus.{s.name}" for s in every} - {
         f"skus.{name}" for name in reached(every)
     }

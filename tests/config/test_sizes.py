@@ -1,20 +1,22 @@
 """Files with very many SKUs or schedules: refused at once, or checked in bounded time."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from autoscaler.config.document import parse
+from autoscaler.config.checks.sizes import (
+    BOUNDS,
+    MAX_SCHEDULES,
+    MAX_SCOPES,
+    MAX_SKUS,
+    Bound,
+    check_sizes,
+)
 from autoscaler.config.problems import ConfigurationError
-from autoscaler.config.schedule_overlaps import MAX_STARTS_TOGETHER, changes, largest_minimum
-from autoscaler.config.sizes import BOUNDS, MAX_SCHEDULES, MAX_SCOPES, MAX_SKUS, Bound, check_sizes
-from autoscaler.config.sku_settings import Idle
+from autoscaler.config.reading.document import parse
 from tests.config.fleet_file import MINIMAL, Folder
 
 SKU = (
     "  {name}:\n    on: [{{provider: east, instance_types: [g5.xlarge]}}]\n    image: {{name: i}}\n"
 )
-HOURS = st.integers(0, 23)
 
 
 def skus(count: int) -> str:
@@ -111,49 +113,3 @@ def test_scopes_are_bounded(folder: Folder) -> None:
         "github.scopes",
         "has 101 scopes, and 100 are allowed",
     )
-
-
-def idle(*entries: tuple[int, int, int], minimum: int = 0) -> Idle:
-    """A policy with a schedule on January 2 for each hour, number of hours and minimum."""
-    schedule = tuple({"cron": f"0 {at} 2 1 *", "for": f"{h}h", "min": n} for at, h, n in entries)
-    return Idle.model_validate({"min": minimum, "schedule": schedule}, strict=False)
-
-
-def test_the_considered_starts_of_all_schedules_are_bounded() -> None:
-    every_minute = Idle.model_validate(
-        {"schedule": ({"cron": "* * * * *", "min": 2},) * 3}, strict=False
-    )
-    found = changes({f"s{number}": every_minute for number in range(100)})
-    assert sum(begins for _, begins, _ in found) == MAX_STARTS_TOGETHER
-
-
-@given(
-    st.lists(
-        st.builds(
-            lambda entries, minimum: idle(*entries, minimum=minimum),
-            st.lists(st.tuples(HOURS, st.integers(1, 30), st.integers(0, 9)), max_size=3),
-            st.integers(0, 5),
-        ),
-        min_size=1,
-        max_size=4,
-    )
-)
-def test_the_largest_sum_is_the_one_that_a_count_of_every_hour_finds(policies: list[Idle]) -> None:
-    def at(hour: int) -> int:
-        """Return the sum at this hour of January 2."""
-        return sum(
-            max(
-                [
-                    one.minimum,
-                    *(
-                        entry.minimum
-                        for entry in one.schedule
-                        if 0 <= hour - int(entry.cron.split()[1]) < entry.duration / 3600
-                    ),
-                ]
-            )
-            for one in policies
-        )
-
-    found = largest_minimum({f"s{number}": one for number, one in enumerate(policies)})
-    assert found.machines == max(at(hour) for hour in range(24))

@@ -12,10 +12,9 @@ from autoscaler.console.links import GitHubPages
 from autoscaler.console.pages import Pages
 from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.model.operators import Operator, OperatorName, Role
-from autoscaler.server.bearer import BearerTokens
-from autoscaler.server.console import ConsoleEndpoint
-from autoscaler.server.serving import Serving
-from autoscaler.server.wrong_tokens import MOST, WrongTokens
+from autoscaler.server.listening.serving import Serving
+from autoscaler.server.operators.console import ConsoleEndpoint
+from autoscaler.server.tokens import MOST_WRONG, BearerTokens, WrongTokens
 from tests.server.fakes import LOOPBACK
 
 READER, OPERATOR = "r" * 40, "o" * 40
@@ -51,7 +50,7 @@ def pages() -> Pages:
 
 @asynccontextmanager
 async def served(
-    queries: FleetQueries, *, secure: bool = False, wrong_tokens: int = MOST
+    queries: FleetQueries, *, secure: bool = False, wrong_tokens: int = MOST_WRONG
 ) -> AsyncIterator[Console]:
     """Serve the console of these answers. `wrong_tokens` are the most that an address may try."""
     tokens = Tokens()

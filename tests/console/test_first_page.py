@@ -10,14 +10,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.console.faults import (
-    CAUSE_OF,
-    RUNBOOK_OF,
-    cause_of,
-    faults,
-    verdict,
-)
-from autoscaler.console.faults import Fault as ShownFault
+from autoscaler.console.pages import verdict
 from autoscaler.console.runbooks import read_runbooks
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue, Limits
@@ -25,11 +18,10 @@ from autoscaler.model.cooldowns import Cooldown, launch_option_key
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind, sku_target
-from autoscaler.model.wait_objectives import WaitObjective
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.faults import Trouble
+from autoscaler.model.reasons.table import CODES, FaultCode, WaitCode, cause_of
+from autoscaler.model.wait_objectives import Starts, WaitObjective
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
-from autoscaler.views.starts import Starts
-from autoscaler.views.status import LONG_WAIT, PAGES, Trouble
 from tests.console.scenes import (
     A10G,
     CPU,
@@ -47,6 +39,13 @@ from tests.ledger.builders import ALICE, World
 from tests.planner.fleets import catalogue, sku
 from tests.server.asked_world import AskedWorld
 
+LONG_WAIT = FaultCode.JOB_WAITS_FOR_HOURS.entry.threshold.above
+RUNBOOK_OF = {
+    code: entry.runbook.name
+    for code, entry in ((code, one.entry) for code, one in CODES.items())
+    if entry.runbook is not None
+}
+"""The page of docs/runbooks/ for each code of a fault."""
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"
 
 WORDS_OF_CODES = re.findall(
@@ -209,9 +208,9 @@ def test_a_hold_that_an_operator_forgot_hides_no_other_fault() -> None:
     world = World()
     world.do(e.HeldByOperator, HoldKind.PAUSED, WHOLE_FLEET, ALICE)
     quiet = AskedWorld(world).overview()
-    assert verdict(quiet, faults(quiet)) == "all: paused by an operator"
+    assert verdict(quiet.status) == "all: paused by an operator"
     late = AskedWorld(world, hour={"gpu": Starts(10, 5)}).overview()
-    assert [(one.code, one.sku) for one in faults(late)] == [
+    assert [(one.code, one.sku) for one in late.status.troubles] == [
         ("jobs_start_late", "gpu"),
         ("paused", ""),
     ]
@@ -223,13 +222,13 @@ def test_jobs_of_a_paused_sku_hide_no_fault_of_another_sku() -> None:
     world.queue(1, 2, 3, labels=("cpu",))
     world.queue(4, 5)
     overview = AskedWorld(world).overview()
-    found = faults(overview)
+    found = overview.status.troubles
     assert [(one.code, one.about) for one in found] == [
         ("max_machines", "gpu"),
         ("paused", "cpu"),
         ("paused", "cpu"),
     ]
-    assert verdict(overview, found) == "gpu: limit reached, and 2 more"
+    assert verdict(overview.status) == "gpu: limit reached, and 2 more"
 
 
 def test_a_job_that_waits_for_hours_is_a_fault_of_its_sku() -> None:
@@ -237,9 +236,9 @@ def test_a_job_that_waits_for_hours_is_a_fault_of_its_sku() -> None:
     world.queue(1)
     queued = world.now
 
-    def faults_after(seconds: float) -> tuple[ShownFault, ...]:
+    def faults_after(seconds: float) -> tuple[Trouble, ...]:
         world.now = queued + seconds
-        return faults(AskedWorld(world).overview())
+        return AskedWorld(world).overview().status.troubles
 
     assert faults_after(LONG_WAIT) == ()
     (fault,) = faults_after(LONG_WAIT + 60.0)
@@ -253,7 +252,7 @@ def test_an_open_breaker_of_a_launch_option_is_a_fault_of_its_sku() -> None:
 
     def shown() -> list[tuple[str, str, str]]:
         overview = AskedWorld(world).overview()
-        return [(one.code, one.sku, one.message) for one in faults(overview)]
+        return [(one.code, one.sku, one.message) for one in overview.status.troubles]
 
     world.state.set_cooldown(Cooldown(key, world.now, 2, "no gpu"))
     assert shown() == []
@@ -274,7 +273,7 @@ def test_an_open_breaker_of_a_launch_option_hides_no_long_wait() -> None:
     world.now += LONG_WAIT + 60.0
     key = launch_option_key(SkuName("gpu"), 0)
     world.state.set_cooldown(Cooldown(key, world.now - 1.0, 3, "no gpu"))
-    found = faults(AskedWorld(world).overview())
+    found = AskedWorld(world).overview().status.troubles
     assert [one.code for one in found] == ["job_waits_for_hours", "circuit_open"]
 
 
@@ -297,7 +296,7 @@ def test_the_faults_that_are_pages_come_before_those_that_are_tickets() -> None:
         Trouble("store_fails", "", "the store fails"),
     )
     overview = AskedWorld(world, observed=observed).overview()
-    found = faults(overview)
+    found = overview.status.troubles
     assert [(one.code, one.about) for one in found] == [
         ("runner_version_refused", "cpu"),
         ("store_fails", ""),
@@ -305,7 +304,7 @@ def test_the_faults_that_are_pages_come_before_those_that_are_tickets() -> None:
         ("max_machines", "gpu"),
         ("github_budget_low", ""),
     ]
-    assert verdict(overview, found) == "cpu: runner version refused, and 4 more"
+    assert verdict(overview.status) == "cpu: runner version refused, and 4 more"
 
 
 def test_a_fault_is_a_page_if_its_alert_is_one() -> None:
@@ -315,18 +314,19 @@ def test_a_fault_is_a_page_if_its_alert_is_one() -> None:
         for rule in group["rules"]
         if rule.get("labels", {}).get("severity") == "page"
     }
-    assert {code for code, alert in RUNBOOK_OF.items() if alert in pages} == PAGES
+    urgent = {code for code, one in CODES.items() if one.entry.is_page}
+    assert {code for code, alert in RUNBOOK_OF.items() if alert in pages} == urgent
 
 
 def test_a_fleet_without_jobs_is_fine() -> None:
-    assert verdict(AskedWorld(World()).overview(), ()) == "Fine: no job waits for a machine"
+    assert verdict(AskedWorld(World()).overview().status) == "Fine: no job waits for a machine"
 
 
 def test_a_late_start_is_measured_and_reported_by_the_objective_of_its_sku() -> None:
     objectives = (WaitObjective("slow", "cpu", 600, 0.5), WaitObjective("fast", "gpu", 30, 0.9))
     hour = {"gpu": Starts(10, 2, 0.9), "cpu": Starts(10, 5, 0.5)}
     overview = AskedWorld(World(), hour=hour, objectives=objectives).overview()
-    (fault,) = faults(overview)
+    (fault,) = overview.status.troubles
     assert (fault.code, fault.sku) == ("jobs_start_late", "gpu")
     assert fault.message.startswith("2 jobs of 10 started later than 30 seconds after")
     text = pages().overview(overview, pages().frame("alice", overview.status.at))
@@ -370,7 +370,8 @@ def test_every_fault_has_words_and_a_runbook_that_exists() -> None:
     codes = {code.value for code in WaitCode if code not in on_its_way}
     assert codes <= RUNBOOK_OF.keys()
     assert set(RUNBOOK_OF.values()) <= read_runbooks().keys()
-    assert CAUSE_OF.keys() - {"paused", "drained", "quarantined"} <= RUNBOOK_OF.keys()
+    named = {code for code, one in CODES.items() if one.entry.cause}
+    assert named - {"paused", "drained", "quarantined"} <= RUNBOOK_OF.keys()
 
 
 def test_every_alert_has_a_fault_but_those_that_no_controller_can_show() -> None:

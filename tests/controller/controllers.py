@@ -11,7 +11,7 @@ from autoscaler.controller import composition
 from autoscaler.controller.composition import Ports, Settings
 from autoscaler.controller.intake.deliveries import Parse
 from autoscaler.controller.ports.bootstrap import HealthChecks
-from autoscaler.controller.ports.reruns import RerunAnswer, Reruns
+from autoscaler.controller.ports.github import RerunAnswer, Reruns
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.controller.reconciler import Pace
 from autoscaler.ledger.ledger import KEPT_FOR

@@ -13,7 +13,7 @@ from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.reasons.table import Unmatched
 from autoscaler.simulator.world.crash_point import CrashPoint as CrashPoint
 from autoscaler.simulator.world.ids import SequentialIds as SequentialIds
 

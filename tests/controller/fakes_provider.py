@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from autoscaler.controller.ports.notices import NoticeQueue
-from autoscaler.controller.ports.prices import PriceReader
+from autoscaler.controller.ports.capabilities import NoticeQueue, PriceReader, QuotaLimits
 from autoscaler.controller.ports.provider import (
+    Capabilities,
     LaunchAnswer,
     LaunchOrder,
     OutcomeUnknownError,
@@ -16,7 +16,6 @@ from autoscaler.controller.ports.provider import (
     ProvenIdentity,
     ProviderError,
 )
-from autoscaler.controller.ports.quotas import QuotaLimits
 from autoscaler.model.catalogue import LARGEST_REQUEST, CapacityType, LaunchRate, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.identifiers import (
@@ -135,8 +134,16 @@ class FakeProvider:
         await asyncio.sleep(self.latency)
         _raise_first(self.open_script)
 
-    def hint(self, error: Exception) -> str | None:
-        return "mend it" if isinstance(error, ProviderError) else None
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            largest_request=self.largest_request,
+            launch_rate=self.launch_rate,
+            notices=self.notices,
+            prices=self.prices,
+            limits=self.limits,
+            protect=self.protect,
+        )
 
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         return self.offered.get((sku, option), ())

@@ -136,7 +136,11 @@ class LivingWorld:
 
     async def _deliver(self, delivery: Delivery) -> None:
         process = self._current()
-        await process.serve(process.ready.intake.accept(delivery))
+
+        async def accept() -> bool | None:
+            return await process.ready.intake.accept(delivery)
+
+        await process.serve(accept())
 
 
 class _Host:

@@ -282,7 +282,9 @@ async def test_a_machine_is_protected_before_it_gets_its_registration() -> None:
     controller, agent = await assigned_machine(World())
     east = controller.world.east
     assert east.protected == []
-    refused = ProviderError(FailureClass.CONFIGURATION, "Forbidden", "no right to patch pods")
+    refused = ProviderError(
+        FailureClass.CONFIGURATION, "Forbidden", "no right to patch pods", hint="mend it"
+    )
     for error, hint in ((OutcomeUnknownError("no answer"), None), (refused, "mend it")):
         east.protect_script.append(error)
         with pytest.raises(NotKnownYetError), capture_logs() as logs:

@@ -82,7 +82,7 @@ async def test_a_job_that_is_in_the_store_only_is_not_queued_again_by_a_list() -
     world.lists = FakeLists(world.clock.now, since=world.clock.now())
     controller = await resumed(world, world.ports())
     world.lists.queue("acme/widgets", 7, 1, controller.journal.now)
-    synchronizing = asyncio.create_task(controller.github_synchronizer.run())
+    synchronizing = asyncio.create_task(controller.synchronize_github())
     jobs = controller.journal.ledger.state.jobs
     await asyncio.sleep(30.0)
     assert jobs[JobId(1)].state is JobState.QUEUED
@@ -91,7 +91,7 @@ async def test_a_job_that_is_in_the_store_only_is_not_queued_again_by_a_list() -
         await asyncio.sleep(waited)
         await controller.reconciler.turn()
     assert JobId(1) not in jobs
-    synchronizing = asyncio.create_task(controller.github_synchronizer.run())
+    synchronizing = asyncio.create_task(controller.synchronize_github())
     await asyncio.sleep(60.0)
     assert not synchronizing.done()
     await cancelled(synchronizing)

@@ -97,7 +97,7 @@ async def test_jobs_that_no_sku_serves_are_counted_by_the_catalogue_in_force() -
     queries = controller.queries
     assert queries.status().unmatched == {"labels": 2}
     assert [job.id for job in queries.unmatched_jobs(9)] == [1, 2]
-    closed = replace(sku("cpu"), access=Access(repositories=("acme/other",)))
+    closed = replace(sku("cpu"), access=Access(repositories=("acme/other",), forks=True))
     await controller.parts.reconfiguration.change_catalogue(
         catalogue(sku(), closed), ALICE, ("skus.cpu",)
     )

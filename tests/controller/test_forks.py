@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from autoscaler.agent.hooks.job_access import refusal_of_job
 from autoscaler.controller.github.single_reads import RUN_READS_AT_ONCE
-from autoscaler.controller.machines.job_parameters import job_parameters
+from autoscaler.controller.machines.bootstrap import job_parameters
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.model.catalogue import Access, Catalogue

@@ -1,8 +1,9 @@
 """The task that reads GitHub's lists: an error affects one read only; which registrations are removed."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,8 +14,8 @@ from autoscaler.controller.github.synchronizer import (
     AT_ONCE,
     LISTED_AT_ONCE,
     PAID_BACK,
-    GitHubSynchronizer,
     _AccountSync,
+    synchronize,
 )
 from autoscaler.controller.ports.github import OperatorError, RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.github_lists import Listing
@@ -31,9 +32,9 @@ from tests.planner.fleets import EAST, catalogue
 OURS = RunnerName("ci-0badcafe-00000000000000aa-1")
 
 
-def syncing_of(controller: Controller, lists: FakeLists) -> GitHubSynchronizer:
+def synchronizing(controller: Controller, lists: FakeLists) -> Coroutine[Any, Any, None]:
     world = controller.world
-    return GitHubSynchronizer(
+    return synchronize(
         controller.journal,
         lists,
         world.github,
@@ -51,7 +52,7 @@ async def begin(world: World) -> tuple[Controller, FakeLists]:
 
 async def watch(controller: Controller, lists: FakeLists, seconds: Seconds) -> None:
     """Run the synchronizer for some seconds."""
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(seconds)
     if task.done():
         await task
@@ -84,7 +85,7 @@ async def test_during_an_outage_an_account_is_not_read_until_githubs_retry_after
     await watch(controller, lists, 5.0)
     for n in range(10):
         lists.broken[f"acme/r{n}"] = RetryLaterError("502", 300.0)
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     with capture_logs() as logs:
         await asyncio.sleep(30.0)
     paused = {(one["account"], one["error"]) for one in logs if one["event"] == "sync_delayed"}
@@ -112,7 +113,7 @@ async def test_a_refused_read_is_not_an_outage_and_the_longest_pause_applies() -
     assert list(controller.state.jobs) == [JobId(5)], "one 502 after four 404"
     lists.broken = {f"acme/r{n}": RetryLaterError("502", 300.0 - 50.0 * n) for n in range(6)}
     lists.broken["created org:acme"] = RetryLaterError("502", 50.0)
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(30.0)
     asked = lists.asked.total()
     await asyncio.sleep(150.0)
@@ -196,7 +197,7 @@ async def test_a_registration_without_a_machine_is_removed_unless_github_refuses
     lists.registrations = [RegisteredRunner(registered.id, OURS, online=False, busy=False)]
     if busy:
         world.github.occupy(OURS)
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(CONFIRMED_AFTER / 2)
     await controller.machine_lists.list_machines(EAST)
     assert world.github.deleted == []

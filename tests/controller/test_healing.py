@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from autoscaler.github.budget import RESERVES
-from autoscaler.github.exchange import Importance
+from autoscaler.github.requests.budget import RESERVES
+from autoscaler.github.requests.exchange import Importance
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs.job import QUEUED_AT_MOST, JobState
 from benchmarks.healing import Load, heal

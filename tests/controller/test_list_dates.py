@@ -10,7 +10,7 @@ from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.model.identifiers import Seconds
 from tests.controller.agents import launched, queue
 from tests.controller.controllers import World, cancelled
-from tests.controller.test_github_synchronizer import OURS, begin, syncing_of
+from tests.controller.test_github_synchronizer import OURS, begin, synchronizing
 from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import EAST
 
@@ -41,7 +41,7 @@ async def test_a_list_of_runners_is_dated_at_its_start() -> None:
     controller, lists = await begin(world)
     lists.latency = SLOW
     began_at = controller.journal.now
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(SLOW + 10.0)
     listed_at = controller.state.evidence.runners_listed_at
     assert began_at <= listed_at <= world.clock.now() - SLOW
@@ -66,7 +66,7 @@ async def test_the_minute_before_a_registration_is_removed_counts_from_the_start
 
     world.github.delete_runner = delete  # type: ignore[method-assign]
     began_at = world.clock.now()
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     while world.clock.now() < began_at + 200.0:
         await asyncio.sleep(29.0)
         lists.latency = 0.3  # only the first list took long
@@ -90,7 +90,7 @@ async def test_a_slow_read_is_repeated_an_interval_after_it_began() -> None:
         return await newest(repository)
 
     lists.newest_runs = noted  # type: ignore[method-assign]
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(240.0)
     assert began[1] - began[0] == pytest.approx(INTERVALS[Kind.NEWEST], abs=2.0)
     assert world.telemetry.staleness["acme"] >= SLOW

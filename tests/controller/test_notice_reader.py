@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.machines.notices import MOST_CHANGES, PAUSES, WAIT, NoticeReader
-from autoscaler.controller.ports.notices import Message, Notice
+from autoscaler.controller.ports.capabilities import Message, Notice
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.ledger.machines.lists import ABSENCE_CONFIRMED_AFTER

@@ -3,8 +3,11 @@
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.ports.hold_requests import HoldRequests
-from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
+from autoscaler.controller.ports.operator_requests import (
+    HoldRequests,
+    OperatorRequestRefusedError,
+    RefusalKind,
+)
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import MachineState

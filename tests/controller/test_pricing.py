@@ -8,15 +8,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.money.price_refresh import (
     AGAIN_FIRST,
     FIRST_WAIT,
     READ_EVERY,
     PriceRefresh,
 )
-from autoscaler.controller.ports.prices import PriceAnswer
-from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.capabilities import PriceAnswer
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError, provider_errors
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.machines.failures import FailureClass
@@ -32,9 +31,12 @@ from tests.planner.fleets import EAST
 ON_DEMAND, SPOT = CapacityType.ON_DEMAND, CapacityType.SPOT
 G5 = Price(ON_DEMAND, "g5.xlarge", OperatingSystem.LINUX, "", 1.1, EPOCH)
 G5_SPOT = Price(SPOT, "g5.xlarge", OperatingSystem.LINUX, "a", 0.4, EPOCH)
-DENIED = ProviderError(FailureClass.CONFIGURATION, "AccessDeniedException", "not you")
+DENIED = ProviderError(
+    FailureClass.CONFIGURATION, "AccessDeniedException", "not you", hint="mend it"
+)
 
 
+@provider_errors
 @dataclass
 class FakeReader:
     """A price reader of `g5.xlarge`. Each read takes the next outcome of its script, or returns the price.
@@ -102,7 +104,7 @@ class Scene:
         provider = FakeProvider(EAST)
         provider.prices = self.reader
         self.pricing = PriceRefresh(
-            {EAST: GuardedProvider(provider)},
+            {EAST: provider},
             self.cache,
             self.changed.append,
             self.telemetry,

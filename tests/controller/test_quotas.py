@@ -22,8 +22,12 @@ from tests.controller.virtual_time import EPOCH, VirtualClock, on_virtual_time
 from tests.planner.fleets import EAST
 
 G = "on-demand/G"
-DENIED = ProviderError(FailureClass.CONFIGURATION, "AccessDeniedException", "not you")
-UNLISTED = ProviderError(FailureClass.CONFIGURATION, "UnauthorizedOperation", "not you")
+DENIED = ProviderError(
+    FailureClass.CONFIGURATION, "AccessDeniedException", "not you", hint="mend it"
+)
+UNLISTED = ProviderError(
+    FailureClass.CONFIGURATION, "UnauthorizedOperation", "not you", hint="mend it"
+)
 
 
 @dataclass

@@ -15,9 +15,8 @@ from autoscaler.controller.operators.recent_past import (
 )
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs.job import JobState
-from autoscaler.model.wait_objectives import WaitObjective
+from autoscaler.model.wait_objectives import Starts, WaitObjective
 from autoscaler.views.grid import Commit
-from autoscaler.views.starts import Starts
 from tests.controller.agents import launched, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time

@@ -8,8 +8,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.github.reruns import Rerunner
-from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
-from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
+from autoscaler.controller.ports.github import (
+    GitHubError,
+    OperatorError,
+    RerunAnswer,
+    RerunUnknownError,
+    RetryLaterError,
+)
 from autoscaler.ledger.machines.reruns import ASK_AGAIN
 from autoscaler.model.events import JobObserved, MachineNoticed
 from autoscaler.model.identifiers import JobId

@@ -142,7 +142,7 @@ async def test_accept_returns_after_the_store_has_the_delivery() -> None:
     world.store.latency = 3.0
     controller = Controller(world)
     made = delivery(1, 1, Q, world.clock.now())
-    accepting = asyncio.create_task(controller.intake.accept(made))
+    accepting = asyncio.ensure_future(controller.intake.accept(made))
     await asyncio.sleep(2.9)
     assert not accepting.done()
     assert world.store.inbox == {}
@@ -156,7 +156,7 @@ async def test_a_delivery_is_stored_although_its_sender_disconnected() -> None:
     world.store.latency = 3.0
     controller = Controller(world)
     made = delivery(1, 1, Q, world.clock.now())
-    hearing = asyncio.create_task(Completion().run(controller.intake.submit(made)))
+    hearing = asyncio.create_task(Completion().run(controller.intake.accept(made)))
     await asyncio.sleep(1.0)
     hearing.cancel()
     await asyncio.sleep(3.0)
@@ -255,7 +255,7 @@ async def test_a_malformed_body_is_refused_at_once_and_not_stored() -> None:
     controller = Controller(world)
     await controller.resume()
     with pytest.raises(ValueError, match="codec"):
-        controller.intake.submit(Delivery("bad", "workflow_job", EPOCH, b"\xff{"))
+        controller.intake.accept(Delivery("bad", "workflow_job", EPOCH, b"\xff{"))
     assert world.store.inbox == {}
 
 

@@ -25,7 +25,7 @@ from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import MachineState, TerminationReason
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.reasons.table import Unmatched
 from tests.controller.agents import Agent, launched, queue, refusal, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_github import AnswerLost

@@ -14,7 +14,7 @@ from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.machines.machine import TerminationReason
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 from tests.controller.agents import launched, queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time

@@ -7,7 +7,7 @@ import pytest
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.model.identifiers import JobId
 from tests.controller.controllers import World, cancelled
-from tests.controller.test_github_synchronizer import begin, syncing_of
+from tests.controller.test_github_synchronizer import begin, synchronizing
 from tests.controller.virtual_time import on_virtual_time
 
 
@@ -28,7 +28,7 @@ async def test_a_job_of_a_new_repository_without_a_webhook_gets_a_machine_within
     controller, lists = await begin(world)
     lists.limit = limit
     lists.queue("acme/old", 1, 1, controller.journal.now)
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(created)
     lists.created["acme/new"] = world.clock.now()
     await asyncio.sleep(queued)
@@ -48,7 +48,7 @@ async def test_a_new_repository_that_the_app_may_not_read_is_soon_not_read_any_m
     world = World()
     controller, lists = await begin(world)
     lists.queue("acme/old", 1, 1, controller.journal.now)
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(10.0)
     lists.created["acme/public"] = world.clock.now()
     lists.created["acme/old"] = 0.0
@@ -66,7 +66,7 @@ async def test_staleness_grows_while_new_repositories_cannot_be_listed() -> None
     world = World()
     controller, lists = await begin(world)
     lists.queue("acme/old", 1, 1, controller.journal.now)
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(100.0)
     assert world.telemetry.staleness["acme"] <= 60.0
     lists.broken["created org:acme"] = OperatorError("403")

@@ -13,7 +13,7 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_lists import FakeLists
-from tests.controller.test_github_synchronizer import begin, syncing_of, watch
+from tests.controller.test_github_synchronizer import begin, synchronizing, watch
 from tests.controller.virtual_time import on_virtual_time
 
 HOUR: Seconds = 3600.0
@@ -49,7 +49,7 @@ async def test_while_nothing_can_be_read_staleness_grows_and_reads_back_off(
 ) -> None:
     controller, lists = await with_runs(8)
     reported = controller.world.telemetry.staleness
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(60.0)
     assert reported["acme"] <= 60.0
     lists.broken = defaultdict(lambda: error)
@@ -76,7 +76,7 @@ async def test_a_refused_read_is_logged_with_backoff() -> None:
     controller, lists = await with_runs(2)
     lists.broken["acme/r1"] = OperatorError("403 Resource not accessible by integration")
     with capture_logs() as lines:
-        task = asyncio.create_task(syncing_of(controller, lists).run())
+        task = asyncio.create_task(synchronizing(controller, lists))
         await asyncio.sleep(2.0 * HOUR)
         await cancelled(task)
     runs = [line for line in lines if line["event"] == "list_not_read" and line["kind"] == "newest"]
@@ -96,7 +96,7 @@ async def test_a_refused_read_is_logged_with_backoff() -> None:
 async def test_a_repository_that_always_fails_is_read_with_backoff() -> None:
     controller, lists = await with_runs(4)
     lists.broken["acme/r1"] = RetryLaterError("502", 1.0)
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(60.0)
     before = lists.failed.copy()
     await asyncio.sleep(HOUR)
@@ -116,7 +116,7 @@ async def test_after_an_outage_no_read_keeps_its_backoff() -> None:
     """An outage is no reason to delay the lists that failed during it."""
     controller, lists = await with_runs(8)
     reported = controller.world.telemetry.staleness
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(60.0)
     lists.broken = defaultdict(lambda: RetryLaterError("502", 30.0))
     await asyncio.sleep(HOUR)
@@ -138,7 +138,7 @@ async def test_repositories_beyond_the_limit_are_counted_and_reported() -> None:
     controller, lists = await begin(World())
     lists.active = {f"acme/r{n}": {} for n in range(MOST_REPOSITORIES + 2)}
     with capture_logs() as lines:
-        task = asyncio.create_task(syncing_of(controller, lists).run())
+        task = asyncio.create_task(synchronizing(controller, lists))
         await asyncio.sleep(5.0)
         await cancelled(task)
     assert controller.world.telemetry.unwatched == {"acme": 2}
@@ -158,7 +158,7 @@ async def test_a_failed_first_read_delays_the_lists_by_at_most_a_minute(of: str)
     controller, lists = await begin(World())
     lists.queue("acme/r1", 1, 1, controller.journal.now)
     lists.broken[of] = RetryLaterError("502", 1.0)
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(5.0)
     assert lists.failed[of] >= 1
     lists.broken.clear()
@@ -220,7 +220,7 @@ async def long_runs(steady: float | None) -> tuple[Controller, FakeLists]:
 async def test_lists_of_many_pages_stay_within_the_budget_of_calls() -> None:
     """All pages together need more than the allowed calls."""
     controller, lists = await long_runs(steady=2.0)
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(1200.0)
     await cancelled(task)
     assert lists.used == pytest.approx(2.0 * 1200.0, abs=2.0 * SAVED_FOR)
@@ -236,7 +236,7 @@ async def test_lists_of_many_pages_stay_within_the_budget_of_calls() -> None:
 async def test_lists_of_many_pages_do_not_get_staler_towards_the_end_of_githubs_hour() -> None:
     controller, lists = await long_runs(steady=None)
     reported = controller.world.telemetry.staleness
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     oldest = []
     for _ in range(59):
         reported.clear()
@@ -271,7 +271,7 @@ async def test_a_list_of_many_pages_does_not_stop_other_reads(limit: int) -> Non
     for n in range(limit // 500):
         lists.queue(f"acme/r{n % 3}", n, n, controller.journal.now)
     reported = controller.world.telemetry.staleness
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(300.0)
     reported.clear()
     await asyncio.sleep(HOUR - 300.0)
@@ -287,7 +287,7 @@ async def test_an_incomplete_list_of_repositories_removes_none() -> None:
     lists = _LongLists(controller.world.clock.now, since=controller.world.clock.now())
     lists.queue("acme/r1", 1, 1, controller.journal.now)
     lists.pages = 1
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(60.0)
     lists.active["acme/r2"] = {}
     del lists.active["acme/r1"]
@@ -310,7 +310,7 @@ async def test_a_list_of_many_pages_uses_the_budget_of_other_reads() -> None:
         lists.pages, lists.steady = pages, 1.0
         for n in range(60):
             lists.queue(f"acme/r{n % 3}", n, n, controller.journal.now)
-        task = asyncio.create_task(syncing_of(controller, lists).run())
+        task = asyncio.create_task(synchronizing(controller, lists))
         await asyncio.sleep(1200.0)
         await cancelled(task)
         readings.append(lists.asked.total())
@@ -323,7 +323,7 @@ async def test_a_list_of_many_pages_uses_the_budget_of_other_reads() -> None:
 async def test_a_304_answer_does_not_use_the_budget(free: bool, share: float) -> None:
     controller, lists = await with_runs(40)
     lists.free, lists.steady = free, 0.5
-    task = asyncio.create_task(syncing_of(controller, lists).run())
+    task = asyncio.create_task(synchronizing(controller, lists))
     await asyncio.sleep(300.0)
     await cancelled(task)
     asked = lists.asked.total()

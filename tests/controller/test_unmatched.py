@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from autoscaler.controller.reporting.unmatched import LINES, WINDOW
 from autoscaler.model.jobs.job import JobState
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.reasons.table import Unmatched
 from tests.controller.agents import say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from autoscaler.controller.composition import Ports
-from autoscaler.controller.ports.traces import WaitTrace
+from autoscaler.controller.ports.telemetry import WaitTrace
 from autoscaler.model.jobs.job import JobState
 from tests.controller.agents import Agent, launched, queue, say
 from tests.controller.controllers import Controller, World, delivery

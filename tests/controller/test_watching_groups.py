@@ -24,7 +24,7 @@ NARROW = RunnerGroup("selected", False, False, ("acme/widgets",))
 
 def one_repository() -> Catalogue:
     """Return a SKU for `acme/widgets` alone, in the group `gpu`, and a repository's scope."""
-    known = catalogue(replace(sku(), access=Access(("acme/widgets",))))
+    known = catalogue(replace(sku(), access=Access(("acme/widgets",), forks=True)))
     return replace(known, scopes=(Scope("acme", None, "gpu"), Scope("acme", "other")))
 
 

@@ -12,8 +12,8 @@ from autoscaler.app.parts import FINISH_WITHIN
 from autoscaler.app.preflight import load_for_service
 from autoscaler.providers.kubernetes.configuration import KubernetesSection
 from autoscaler.providers.kubernetes.identity.ownership import FLEET, RUNNER_POD
-from autoscaler.server.listener import _TLS_SHUTDOWN
-from autoscaler.server.settings import Address, ServerSettings
+from autoscaler.server.listening.listener import _TLS_SHUTDOWN
+from autoscaler.server.listening.settings import Address, ServerSettings
 from tests.deploy.kustomization import Body, build, files_of
 from tests.deploy.manifests import (
     COMPONENTS,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.agent.image_check import PROGRAM
+from autoscaler.agent.checks.machine import PROGRAM
 from autoscaler.images.load import load_versions
 from autoscaler.providers.kubernetes.manifest.container_modes import RUNNER_HOME, WORK_FOLDER
 from autoscaler.providers.kubernetes.settings import RUNNER_USER

@@ -19,7 +19,7 @@ from aiohttp import web
 from autoscaler.controller.ports.provider import ProofRefusedError
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.machines.machine import MachineState
-from autoscaler.providers.ec2.cms import signed_content
+from autoscaler.providers.ec2.identity.cms import signed_content
 from tests.controller.virtual_time import EPOCH, run
 from tests.fuzz import documents
 from tests.fuzz.bootstrap_requests import MACHINES, any_steps, asks

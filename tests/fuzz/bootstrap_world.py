@@ -13,8 +13,8 @@ from autoscaler.controller.ports.provider import ProvenIdentity
 from autoscaler.model.identifiers import MachineId, ProviderMachineId, RunnerName
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.machine import Machine
-from autoscaler.providers.ec2.identity import IdentityVerifier
-from autoscaler.server.bootstrap import BootstrapEndpoint
+from autoscaler.providers.ec2.identity.documents import IdentityVerifier
+from autoscaler.server.machines.bootstrap import BootstrapEndpoint
 from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_provider import FakeProvider

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from autoscaler.controller.ports.provider import ProofRefusedError, ProvenIdentity
-from autoscaler.providers.ec2.cms import signed_content
-from autoscaler.providers.ec2.identity import IdentityVerifier
+from autoscaler.providers.ec2.identity.cms import signed_content
+from autoscaler.providers.ec2.identity.documents import IdentityVerifier
 from tests.fuzz import documents, tlv
 from tests.fuzz.mutations import mutated
 from tests.fuzz.target import Finding, Input, described

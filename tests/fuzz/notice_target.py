@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from random import Random
 
-from autoscaler.controller.ports.notices import Notice
-from autoscaler.providers.ec2.notices import MAX_MACHINES, PoisonError, parse_notice
+from autoscaler.controller.ports.capabilities import Notice
+from autoscaler.providers.ec2.notices.events import MAX_MACHINES, PoisonError, parse_notice
 from tests.fuzz.mutations import mutated
 from tests.fuzz.target import Finding, Input, described
 from tests.providers.test_ec2_notices import ID, REBALANCE, STATE, event, health, spot

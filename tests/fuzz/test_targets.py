@@ -14,7 +14,7 @@ from cryptography import x509
 
 from autoscaler.controller.machines.attestation import Attestations
 from autoscaler.controller.machines.bootstrap import BootstrapService
-from autoscaler.controller.ports.notices import Notice
+from autoscaler.controller.ports.capabilities import Notice
 from autoscaler.controller.ports.provider import ProvenIdentity
 from autoscaler.controller.ports.store import Delivery, Store
 from autoscaler.github.webhook import parse_workflow_job
@@ -23,8 +23,8 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, RunnerName
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.machines.machine import ExitReason, Machine
-from autoscaler.providers.ec2.identity import IdentityVerifier
-from autoscaler.providers.ec2.notices import parse_notice
+from autoscaler.providers.ec2.identity.documents import IdentityVerifier
+from autoscaler.providers.ec2.notices.events import parse_notice
 from tests.fuzz import bootstrap_world, documents, webhook_target
 from tests.fuzz.bootstrap_target import BootstrapTarget
 from tests.fuzz.identity_target import IdentityTarget

@@ -8,9 +8,9 @@ import pytest
 
 from autoscaler.controller.ports.github import OperatorError, RetryLaterError
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.refusals import OUTAGE_DELAY
+from autoscaler.github.requests.refusals import OUTAGE_DELAY
+from autoscaler.github.requests.transport import MAX_ANSWER, _origin
 from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.github.transport import MAX_ANSWER, _origin
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs.job import JobState

@@ -14,7 +14,7 @@ from autoscaler.controller.ports.github import (
     RegistrationOutcomeUnknownError,
     RetryLaterError,
 )
-from autoscaler.github.app_selection import _LIMITS_TIMEOUT
+from autoscaler.github.apps.selection import _LIMITS_TIMEOUT
 from autoscaler.github.client import GitHubClient
 from autoscaler.model.identifiers import JobId, RunnerName
 from lab.github.settings import AnswerFault, LabRunnerGroup, Limits

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from autoscaler.github.budget import RESERVES, Budget, Reading, reading_of
-from autoscaler.github.exchange import Answer, Effect, Importance, Request
+from autoscaler.github.requests.budget import RESERVES, Budget, Reading, reading_of
+from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
 from autoscaler.model.identifiers import Instant
 
 STEADY = settings(derandomize=True, deadline=None)

@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, RunStatus
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.lists import FASTEST
-from autoscaler.github.page_cache import MAX_PAGES
-from autoscaler.github.refusals import OUTAGE_DELAY
+from autoscaler.github.lists.page_cache import MAX_PAGES
+from autoscaler.github.lists.reader import FASTEST
+from autoscaler.github.requests.refusals import OUTAGE_DELAY
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.run_origins import RunOrigin
 from lab.github.records import Job

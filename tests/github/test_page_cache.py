@@ -12,14 +12,11 @@ import pytest
 
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES, Listing
-from autoscaler.github.api import Api
-from autoscaler.github.app_auth import App
-from autoscaler.github.app_selection import AppSelection
-from autoscaler.github.budget import Budget
+from autoscaler.github.apps.authentication import App
+from autoscaler.github.apps.installations import Installations
+from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.installations import Installations
-from autoscaler.github.lists import Lists
-from autoscaler.github.page_cache import (
+from autoscaler.github.lists.page_cache import (
     ITEM,
     JOB,
     MAX_AGE,
@@ -28,9 +25,12 @@ from autoscaler.github.page_cache import (
     PER_PAGE,
     PageCache,
 )
-from autoscaler.github.request_queue import RequestQueue
+from autoscaler.github.lists.reader import Lists
+from autoscaler.github.requests.api import Api
+from autoscaler.github.requests.budget import Budget
+from autoscaler.github.requests.request_queue import RequestQueue
+from autoscaler.github.requests.transport import Transport
 from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.github.transport import Transport
 from autoscaler.model.jobs.job import JobState
 from tests.github.conftest import World, job_spec
 from tests.github.doubles import START
@@ -54,13 +54,12 @@ async def lists_that_keep(world: World, most: int) -> AsyncIterator[Lists]:
     queue = RequestQueue(budget, clock, settings.concurrency)
     api = Api(transport, queue, clock, world.telemetry)
     installations = Installations([App(key, clock.now) for key in settings.apps], api, clock)
-    selection = AppSelection(api, budget, clock)
+    selection = AppSelection(api, installations, budget, clock)
     pages = PageCache(api, transport.url_of, clock, most)
     try:
-        yield Lists(pages, installations, selection, budget, clock, limited=False)
+        yield Lists(pages, selection, budget, clock, limited=False)
     finally:
         await selection.close()
-        await installations.close()
         await transport.close()
 
 

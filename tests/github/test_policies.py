@@ -13,12 +13,12 @@ from autoscaler.controller.ports.github import (
     RegistrationOutcomeUnknownError,
     RetryLaterError,
 )
-from autoscaler.github.budget import RESERVES
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.exchange import Answer, Effect, Request
-from autoscaler.github.policies import POLICIES, Action, Outcome, outcome_of
-from autoscaler.github.refusals import LimitError, NotAllowedError
-from autoscaler.github.transport import MAX_ANSWER
+from autoscaler.github.requests.budget import RESERVES
+from autoscaler.github.requests.exchange import Answer, Effect, Request
+from autoscaler.github.requests.policies import POLICIES, Action, Outcome, outcome_of
+from autoscaler.github.requests.refusals import LimitError, NotAllowedError
+from autoscaler.github.requests.transport import MAX_ANSWER
 from autoscaler.model.identifiers import JobId, RunnerName
 from tests.github.conftest import World
 from tests.github.doubles import START

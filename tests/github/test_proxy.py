@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from autoscaler.github.exchange import NotSentError, Request
-from autoscaler.github.proxy import proxy_for
+from autoscaler.github.requests.exchange import NotSentError, Request
+from autoscaler.github.requests.transport import Transport, proxy_for
 from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.github.transport import Transport
 from tests.connect_proxy import connect_proxy
 from tests.github.doubles import ManualClock, RememberingTelemetry
 from tests.server.certificates import make_certificate
@@ -26,9 +25,9 @@ from tests.server.certificates import make_certificate
 ASK = """
 import asyncio, json, sys
 from autoscaler.controller.system import SystemClock
-from autoscaler.github.exchange import NoAnswerError, NotSentError, Request
+from autoscaler.github.requests.exchange import NoAnswerError, NotSentError, Request
 from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.github.transport import Transport
+from autoscaler.github.requests.transport import Transport
 from tests.github.doubles import RememberingTelemetry
 
 async def main():

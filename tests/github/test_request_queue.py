@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from autoscaler.github.budget import Budget
-from autoscaler.github.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.refusals import LimitError
-from autoscaler.github.request_queue import RequestQueue
+from autoscaler.github.requests.budget import Budget
+from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
+from autoscaler.github.requests.refusals import LimitError
+from autoscaler.github.requests.request_queue import RequestQueue
 from tests.github.doubles import ManualClock
 
 APP = "app 1 on acme"

@@ -5,10 +5,15 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
-from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
+from autoscaler.controller.ports.github import (
+    GitHubError,
+    OperatorError,
+    RerunAnswer,
+    RerunUnknownError,
+    RetryLaterError,
+)
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.refusals import OUTAGE_DELAY
+from autoscaler.github.requests.refusals import OUTAGE_DELAY
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.machines.interruptions import RerunOutcome
 from lab.github.settings import AnswerFault

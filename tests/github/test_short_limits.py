@@ -8,15 +8,16 @@ from functools import partial
 import pytest
 
 from autoscaler.controller.ports.github import RetryLaterError
-from autoscaler.github.api import Api
-from autoscaler.github.app_auth import App, Installation
-from autoscaler.github.app_selection import AppSelection
-from autoscaler.github.budget import Budget
-from autoscaler.github.exchange import Effect, Importance, Request
-from autoscaler.github.request_queue import RequestQueue
+from autoscaler.github.apps.authentication import App, Installation
+from autoscaler.github.apps.installations import Installations
+from autoscaler.github.apps.selection import AppSelection
+from autoscaler.github.apps.targets import Target
+from autoscaler.github.requests.api import Api
+from autoscaler.github.requests.budget import Budget
+from autoscaler.github.requests.exchange import Effect, Importance, Request
+from autoscaler.github.requests.request_queue import RequestQueue
+from autoscaler.github.requests.transport import Transport
 from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.github.targets import Target
-from autoscaler.github.transport import Transport
 from autoscaler.model.identifiers import JobId, RunnerName
 from tests.github.conftest import World
 from tests.github.doubles import START
@@ -42,7 +43,7 @@ async def test_used_up_points_of_one_app_do_not_limit_the_others(world: World) -
         Installation(app, "acme", number, api, world.clock)
         for app, number in zip(apps, (FIRST, SECOND), strict=True)
     ]
-    selection = AppSelection(api, budget, world.clock)
+    selection = AppSelection(api, Installations(apps, api, world.clock), budget, world.clock)
     request = Request(
         "POST",
         "/orgs/{org}/actions/runners/generate-jitconfig",

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from autoscaler.github.single_flight import SingleFlight
+from autoscaler.github.requests.single_flight import SingleFlight
 
 
 class Work:

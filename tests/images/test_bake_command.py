@@ -1,23 +1,16 @@
 """`autoscaler images bake` where no image comes out. tests/ami builds one with the real Packer."""
 
-import hashlib
-import json
 import os
-import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from autoscaler.app.agent_file import build_agent
-from autoscaler.cli import commands
 from autoscaler.config import ConfigurationError
-from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.images.baking import MACHINE_RECIPES, find_recipe, template_values
-from autoscaler.images.commands import DRIVER_BUDGET
 from autoscaler.images.driver import driver_plan
 from autoscaler.images.load import load_versions
 from autoscaler.model.catalogue import Architecture, OperatingSystem
@@ -33,7 +26,6 @@ MAIN = (
     "signal.signal(signal.SIGINT, signal.SIG_DFL); from autoscaler.cli import main; main()"
 )
 ROOT = Path(__file__).parents[2]
-SHIPPED = ROOT / "autoscaler" / "images" / "versions.yaml"
 WORDS = ["--region", "us-east-1", "--subnet", "subnet-0a"]
 
 
@@ -110,65 +102,6 @@ def test_a_build_for_arm64_reads_the_files_for_arm64() -> None:
     values = template_values(load_versions(), OperatingSystem.LINUX, Architecture.ARM64)
     assert "-linux-arm64-" in values["runner_url"]
     assert "-arm64-server-" in values["source_name"]
-
-
-FAKE = """import json, pathlib, sys
-words = sys.argv[1:]
-values = dict(word.split("=", 1) for one, word in zip(words, words[1:]) if one == "-var")
-named = [name for name in ("agent_file", "driver_plan") if name in values]
-files = {name: pathlib.Path(values[name]).read_text() for name in named}
-pathlib.Path(__file__).with_suffix(".json").write_text(json.dumps([words, values, files]))
-sys.exit(3)
-"""
-
-
-def test_packer_gets_the_values_of_the_recipe_and_of_the_options(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packer = tmp_path / "packer"
-    packer.write_text(first_line() + FAKE)
-    packer.chmod(0o755)
-    file = tmp_path / "versions.yaml"
-    file.write_text(SHIPPED.read_text().replace("runner-linux-x64", "our-linux-x64"))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    options = ["--root", str(ROOT), "--file", str(file), "--image-set", "mine"]
-    result = CliRunner().invoke(
-        commands, ["images", "bake", "linux-gpu", *WORDS, *options, "--", "-debug"]
-    )
-    assert (result.exit_code, result.stderr) == (
-        1,
-        "packer ended with status 3: there is no image\n",
-    )
-    stages = [re.sub(r"\d+ s$", "", line) for line in result.stdout.splitlines()]
-    assert stages == ["stage values and agent: ", "stage build: "]
-    words, values, files = json.loads(packer.with_suffix(".json").read_text())
-    assert words[:2] == ["build", "-color=false"]
-    assert words[2::2].count("-var") == len(values)
-    assert words[-2:] == ["-debug", str(ROOT / "ami/linux")]
-    assert re.fullmatch(r"linux-gpu-x64-\d{8}-\d{6}", values.pop("image_name"))
-    agent = files["agent_file"].encode()
-    recipe = find_recipe("linux-gpu", Architecture.X64, ROOT)
-    versions = load_versions(file)
-    plan = driver_plan(versions, OperatingSystem.LINUX, Architecture.X64, AcceleratorVendor.NVIDIA)
-    assert json.loads(files["driver_plan"]) == {**plan, "budget_s": DRIVER_BUDGET}
-    assert agent == build_agent()
-    assert [values.pop(name).rsplit("/", 1)[1] for name in files] == ["agent.py", "driver.json"]
-    assert values == template_values(versions, OperatingSystem.LINUX, Architecture.X64) | {
-        "agent_sha256": hashlib.sha256(agent).hexdigest(),
-        "endpoint": "http://127.0.0.1:1",
-        "recipe": "linux-gpu",
-        "image_set": "mine",
-        "region": "us-east-1",
-        "subnet_id": "subnet-0a",
-        "instance_type": recipe.instance_types[Architecture.X64],
-    }
-    plain = ["--arch", "arm64", "--instance-type", "t4g.large", "--root", str(ROOT)]
-    CliRunner().invoke(commands, ["images", "bake", "linux-cpu", *WORDS, *plain])
-    words, values, files = json.loads(packer.with_suffix(".json").read_text())
-    assert (values["instance_type"], values["image_set"]) == ("t4g.large", "runner")
-    assert values["image_name"].startswith("linux-cpu-arm64-")
-    assert list(files) == ["agent_file"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from autoscaler.cli import commands
 from autoscaler.config.problems import ConfigurationError
-from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.images.commands import Vendor
 from autoscaler.images.driver import NotBuiltError, driver_plan
 from autoscaler.images.load import load_versions

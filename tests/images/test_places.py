@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.config.shapes import Section
+from autoscaler.config.settings.shapes import Section
 from autoscaler.images.entries import ContainerImage, Versions
 from autoscaler.images.findings import OLDEST_RUNNER
 from autoscaler.images.load import load_versions

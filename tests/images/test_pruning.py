@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from autoscaler.images.pruning import (
+from autoscaler.providers.ec2.images.pruning import (
     Deletions,
     Found,
     MadeImage,
@@ -12,7 +12,7 @@ from autoscaler.images.pruning import (
     choose,
     delete_all,
 )
-from autoscaler.images.smoke_test import ImageEc2Error
+from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 CPU, ARM = ("linux-cpu", "x86_64"), ("linux-cpu", "arm64")

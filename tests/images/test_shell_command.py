@@ -15,9 +15,8 @@ from typer.testing import CliRunner, Result
 
 from autoscaler.app.preflight import load_for_service
 from autoscaler.cli import commands
-from autoscaler.images.devices import amd_devices
 from autoscaler.images.recipes import ShellEngine
-from autoscaler.images.shells import ENVIRONMENT, AmdDevices, accelerator_options
+from autoscaler.images.shells import ENVIRONMENT, AmdDevices, accelerator_options, amd_devices
 from tests.images.engines import end_of, recording_engine, slow_engine
 from tests.images.engines import started as running
 

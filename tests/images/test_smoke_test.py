@@ -8,16 +8,16 @@ from contextlib import nullcontext
 import pytest
 
 from autoscaler.images.interruptions import SIGNALS, interruptible_sleep
-from autoscaler.images.smoke_test import (
+from autoscaler.providers.ec2.images.smoke_test import (
     FAILED,
     PATIENCE,
-    PUBLISHED,
     USER_DATA,
     ImageEc2Error,
     Verdict,
     publish,
     read_verdict,
 )
+from autoscaler.providers.ec2.tags import PUBLISHED
 from tests.powershell import mistakes
 
 NOW = "2026-11-23T21:00:00Z"

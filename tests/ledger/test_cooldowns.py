@@ -18,7 +18,7 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import TerminationReason
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 from tests.ledger.builders import GPU, World, failure
 from tests.planner.fleets import EAST, catalogue, offering
 

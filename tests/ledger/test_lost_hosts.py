@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.ledger.machines.deadlines import SILENCE, TERMINATE_AGAIN
 from autoscaler.ledger.machines.reruns import ASK_AGAIN, due_reruns
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import active_cooldown, offering_key
 from autoscaler.model.identifiers import MachineId
+from autoscaler.model.machines.due import SILENCE, TERMINATE_AGAIN
 from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.machines.machine import ExitReason, MachineState, TerminationReason

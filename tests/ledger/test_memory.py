@@ -14,7 +14,7 @@ from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId, SkuN
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import MachineState
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.reasons.table import Unmatched
 from tests.ledger.builders import GPU, GPU_CLASS, START, WHY, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku
 
@@ -178,7 +178,8 @@ def test_machines_are_counted_by_state_and_ordered_by_when_they_entered_it() -> 
     assert fleet.count(GPU, MachineState.LAUNCHED) == 1
     assert fleet.count(SkuName("none"), MachineState.READY) == 0
     assert list(fleet.machines_in(SkuName("none"), MachineState.READY)) == []
-    assert [m.id for m in fleet.due.values()] == ["b0", "a0", "d0"]
+    later = world.ledger.fleet(world.now + 10_000.0)
+    assert [due.machine for due in later.due] == ["b0", "a0", "d0"]
 
 
 def test_rounding_errors_do_not_add_up_to_dollars_in_an_empty_fleet() -> None:

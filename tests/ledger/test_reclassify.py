@@ -11,7 +11,7 @@ from autoscaler.model.jobs.job import JobState
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 
-CLOSED = dataclasses.replace(sku("new"), access=Access(repositories=("acme/other",)))
+CLOSED = dataclasses.replace(sku("new"), access=Access(repositories=("acme/other",), forks=True))
 SHARED = dataclasses.replace(sku(max_machines=4), fair_share=0.5)
 
 

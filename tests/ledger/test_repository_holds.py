@@ -14,8 +14,8 @@ from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import ExitReason
 from autoscaler.model.operator_holds import HoldTarget, TargetKind
 from autoscaler.model.plan import Launch
+from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.waiting import WaitCode
 from tests.ledger.builders import ALICE, GPU_CLASS, World
 from tests.ledger.test_holds import held_jobs, leaves_idle, serves_the_repository
 from tests.planner.fleets import catalogue, sku

@@ -13,8 +13,8 @@ from autoscaler.model.catalogue import Access, Scope, Sku
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs.job import Admission, JobState
 from autoscaler.model.plan import Launch, ReadJob, ReadRun
+from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.waiting import WaitCode
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, next_name, sku
 
@@ -95,15 +95,15 @@ def test_a_job_of_a_fork_goes_to_the_skus_that_take_it() -> None:
 @pytest.mark.parametrize(
     ("origin", "access", "refusal"),
     [
-        (PUBLIC, Access(public_repositories=False), Admission.PUBLIC_REPOSITORY),
-        (OWN, Access(public_repositories=False), None),
-        (OWN, Access(branches=("release/*", "main")), None),
-        (ELSEWHERE, Access(branches=("release/*", "main")), Admission.BRANCH),
-        (PULL_REQUEST, Access(branches=("*",)), Admission.BRANCH),
-        (FORK, Access(branches=("*",)), Admission.BRANCH),
+        (PUBLIC, Access(public_repositories=False, forks=True), Admission.PUBLIC_REPOSITORY),
+        (OWN, Access(public_repositories=False, forks=True), None),
+        (OWN, Access(branches=("release/*", "main"), forks=True), None),
+        (ELSEWHERE, Access(branches=("release/*", "main"), forks=True), Admission.BRANCH),
+        (PULL_REQUEST, Access(branches=("*",), forks=True), Admission.BRANCH),
+        (FORK, Access(branches=("*",), forks=True), Admission.BRANCH),
         (FORK, Access(forks=False, branches=("main",)), Admission.FORK),
-        (replace(OWN, branch="Main"), Access(branches=("main",)), Admission.BRANCH),
-        (replace(OWN, branch="release/1/2"), Access(branches=("release/*",)), None),
+        (replace(OWN, branch="Main"), Access(branches=("main",), forks=True), Admission.BRANCH),
+        (replace(OWN, branch="release/1/2"), Access(branches=("release/*",), forks=True), None),
     ],
 )
 def test_the_visibility_and_the_branch_of_a_run_decide_too(
@@ -126,7 +126,7 @@ def test_the_visibility_and_the_branch_of_a_run_decide_too(
 
 def test_runs_of_a_thousand_branches_share_one_class() -> None:
     """The planner works by class: a class for each branch would make thousands."""
-    guarded = replace(sku(labels=("shared",)), access=Access(branches=("main",)))
+    guarded = replace(sku(labels=("shared",)), access=Access(branches=("main",), forks=True))
     world = World(catalogue(guarded, sku("open", labels=("shared",))))
     for number in range(1, 1001):
         world.do(e.RunRead, number, replace(OWN, branch=f"topic/{number}"))
@@ -139,8 +139,10 @@ def test_runs_of_a_thousand_branches_share_one_class() -> None:
 
 
 def test_a_job_that_two_skus_refuse_has_the_reason_of_the_first() -> None:
-    guarded = replace(sku(labels=("shared",)), access=Access(branches=("main",)))
-    private = replace(sku("open", labels=("shared",)), access=Access(public_repositories=False))
+    guarded = replace(sku(labels=("shared",)), access=Access(branches=("main",), forks=True))
+    private = replace(
+        sku("open", labels=("shared",)), access=Access(public_repositories=False, forks=True)
+    )
     world = World(catalogue(guarded, private))
     world.observe(1, JobState.QUEUED, ("shared",), run_id=7)
     world.do(e.RunRead, 7, replace(PUBLIC, branch="topic"))

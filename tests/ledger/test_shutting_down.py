@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.ledger.machines.deadlines import TERMINATE_AGAIN
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import active_cooldown, offering_key
+from autoscaler.model.machines.due import TERMINATE_AGAIN
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.machines.machine import MachineState, TerminationReason

@@ -55,14 +55,14 @@ def test_runner_groups_that_are_too_wide_are_found(
     access: tuple[str, ...], shown: RunnerGroup, found: tuple[Finding, ...]
 ) -> None:
     """A group of all repositories also admits future ones."""
-    known = catalogue(replace(sku(), access=Access(access)))
+    known = catalogue(replace(sku(), access=Access(access, forks=True)))
     assert excesses(known, known.scopes[0], shown, KNOWN) == found
 
 
 def test_a_runner_group_may_admit_what_any_sku_or_the_scope_admits() -> None:
     known = catalogue(
-        replace(sku("gpu"), access=Access(("acme/widgets",))),
-        replace(sku("cpu"), access=Access(("acme/gadgets",))),
+        replace(sku("gpu"), access=Access(("acme/widgets",), forks=True)),
+        replace(sku("cpu"), access=Access(("acme/gadgets",), forks=True)),
     )
     both = group("acme/widgets", "acme/gadgets")
     assert excesses(known, known.scopes[0], both, KNOWN) == ()
@@ -75,7 +75,9 @@ def test_a_runner_group_that_admits_a_repository_of_another_groups_scope_is_too_
         Scope("acme", None, repositories=("acme/w*",), runner_group="A"),
         Scope("acme", None, repositories=("acme/g*",), runner_group="B"),
     )
-    known = replace(catalogue(replace(sku(), access=Access(("acme/*",)))), scopes=scopes)
+    known = replace(
+        catalogue(replace(sku(), access=Access(("acme/*",), forks=True))), scopes=scopes
+    )
     shown = group("acme/widgets", "acme/gadgets")
     assert excesses(known, scopes[0], shown, KNOWN) == (Finding(OUTSIDE, ("acme/gadgets",)),)
     assert excesses(known, scopes[1], shown, KNOWN) == (Finding(OUTSIDE, ("acme/widgets",)),)
@@ -85,5 +87,5 @@ def test_a_runner_group_that_admits_a_repository_of_another_groups_scope_is_too_
 def test_a_group_of_all_repositories_is_too_wide_for_a_pattern_that_covers_some(
     pattern: str,
 ) -> None:
-    known = catalogue(replace(sku(), access=Access((pattern,))))
+    known = catalogue(replace(sku(), access=Access((pattern,), forks=True)))
     assert excesses(known, known.scopes[0], group(every=True), ()) == (Finding(OUTSIDE),)

@@ -32,7 +32,12 @@ from tests.planner.fleets import offering
 
 def bare_sku() -> Sku:
     return Sku(
-        SkuName("win"), frozenset({"win", "big"}), OperatingSystem.WINDOWS, Architecture.ARM64, ()
+        SkuName("win"),
+        frozenset({"win", "big"}),
+        OperatingSystem.WINDOWS,
+        Architecture.ARM64,
+        (),
+        access=Access(forks=True),
     )
 
 
@@ -53,7 +58,11 @@ def test_a_sku_has_default_settings() -> None:
     sku = bare_sku()
     assert sku.idle == IdlePolicy(minimum=0, timeout=600.0, schedule=(), max_age=86400.0)
     assert sku.deadlines == Deadlines(boot=900.0, health_checks=600.0, ready_silence=300.0)
-    assert (sku.lifetime, sku.access, sku.unlabelled) == (86400.0, Access(("*",)), False)
+    assert (sku.lifetime, sku.access, sku.unlabelled) == (
+        86400.0,
+        Access(("*",), forks=True),
+        False,
+    )
     assert sku.max_machines is None
 
 

@@ -113,13 +113,15 @@ def test_a_runner_registers_with_exactly_its_jobs_labels() -> None:
 def test_access_says_which_repositories_may_use_a_sku(
     repositories: tuple[str, ...], repository: str, ours: bool
 ) -> None:
-    guarded = dataclasses.replace(sku(), access=Access(repositories))
+    guarded = dataclasses.replace(sku(), access=Access(repositories, forks=True))
     assert serves(guarded, ("gpu",), repository) is ours
     assert (skus_for("gpu", of=(guarded,), repository=repository) != ()) is ours
 
 
 def test_a_job_outside_the_access_of_a_sku_goes_to_the_next_sku_with_its_labels() -> None:
-    guarded = dataclasses.replace(sku("a", labels=("x",)), access=Access(("acme/secret",)))
+    guarded = dataclasses.replace(
+        sku("a", labels=("x",)), access=Access(("acme/secret",), forks=True)
+    )
     assert skus_for("x", of=(guarded, sku("b", labels=("x",)))) == ("b",)
 
 

@@ -8,7 +8,7 @@ import autoscaler.agent
 from autoscaler.model.machines.failures import HARDWARE_CHECKS, HEALTH_CHECKS
 
 AGENT = Path(autoscaler.agent.__file__).parent
-REPORTERS = {"Check", "DriverFailure", "_nvidia_log", "run", "verdict"}
+REPORTERS = {"Check", "DriverFailure", "nvidia_log", "run", "verdict"}
 """The calls of the agent whose first argument is the name of a check that can fail."""
 
 

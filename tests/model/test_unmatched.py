@@ -6,7 +6,8 @@ import pytest
 
 from autoscaler.model.catalogue import Access, Catalogue, Scope
 from autoscaler.model.jobs.demand import classify
-from autoscaler.model.unmatched import Unmatched, close_label, nearest_sku, why_unmatched
+from autoscaler.model.reasons.table import Unmatched
+from autoscaler.model.reasons.unmatched import close_label, nearest_sku, why_unmatched
 from tests.planner.fleets import catalogue, sku
 
 LARGE = "linux.g5.4xlarge.nvidia.gpu"
@@ -15,7 +16,7 @@ SMALL = "linux.c7i.large"
 
 def fleet() -> Catalogue:
     """Return a catalogue with a large SKU for all repositories and a small SKU for one."""
-    small = replace(sku(SMALL, labels=("fast",)), access=Access(("acme/kernels",)))
+    small = replace(sku(SMALL, labels=("fast",)), access=Access(("acme/kernels",), forks=True))
     return catalogue(sku(LARGE, labels=("a10g",)), small)
 
 

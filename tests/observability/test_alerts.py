@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from autoscaler.cli import commands
 from autoscaler.ledger.failures.cooldowns import FAILED_MACHINES
 from autoscaler.model.identifiers import Seconds
+from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.wait_objectives import WaitObjective
-from autoscaler.model.waiting import WaitCode
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
 from tests.command_line import example as example
 from tests.command_line import run as run_command

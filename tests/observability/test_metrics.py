@@ -23,8 +23,7 @@ from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, MachineState, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
-from autoscaler.model.unmatched import Unmatched
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import Unmatched, WaitCode
 from autoscaler.observability.labels import OTHER, BoundedLabel
 from autoscaler.observability.metrics import MOST_NODES, PrometheusTelemetry
 

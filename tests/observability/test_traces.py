@@ -9,8 +9,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from structlog.testing import capture_logs
 
-from autoscaler.app.tracing import ENDPOINTS, open_traces
-from autoscaler.controller.ports.traces import Stage, TraceTelemetry, WaitTrace
+from autoscaler.app.running import TRACES_TO, open_traces
+from autoscaler.controller.ports.telemetry import Stage, TraceTelemetry, WaitTrace
 from autoscaler.model.identifiers import (
     JobId,
     LaunchRequestId,
@@ -187,11 +187,11 @@ def test_the_environment_names_the_service(
     assert (resource["service.name"], resource["deployment.environment.name"]) == ("mine", "test")
 
 
-@pytest.mark.parametrize("name", ENDPOINTS)
+@pytest.mark.parametrize("name", TRACES_TO)
 def test_without_an_endpoint_there_are_no_traces(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for one in ENDPOINTS:
+    for one in TRACES_TO:
         monkeypatch.delenv(one, raising=False)
     assert open_traces("ci") is None
     monkeypatch.setenv(name, "")

@@ -9,20 +9,18 @@ from autoscaler.model.accounting import MachineUse
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.machines.machine import ExitReason, MachineState
-from autoscaler.observability.alert_rules import WEBHOOK_LATE_BY, AlertParameters, alert_rules
+from autoscaler.model.reasons.table import FaultCode
+from autoscaler.observability.alert_rules import AlertParameters, alert_rules
 from autoscaler.observability.alerting import span
-from autoscaler.observability.watched import (
-    BUDGET_RESETS_AFTER,
-    EXCESS_LASTS,
-    EXCESS_MACHINES,
-    EXCESS_SHARE,
-    SLOW_WRITE,
-    SLOW_WRITES,
-    VERSION_NOTICE,
-    WINDOW,
-    WRITES_WITHIN,
-    WatchedTelemetry,
+from autoscaler.observability.watched import BUDGET_RESETS_AFTER, WatchedTelemetry
+
+SILENT, LEAK, SLOW = (
+    code.entry.threshold
+    for code in (FaultCode.WEBHOOKS_SILENT, FaultCode.LEAK_SUSPECTED, FaultCode.STORE_SLOW)
 )
+WINDOW, WEBHOOK_LATE_BY = SILENT.within, SILENT.above
+EXCESS_LASTS, WRITES_WITHIN = LEAK.within, SLOW.within
+VERSION_NOTICE = FaultCode.RUNNER_VERSION_EXPIRES.entry.threshold.above
 
 GPU = SkuName("gpu")
 BAD, GOOD = "ami-0bad", "ami-0a"
@@ -262,11 +260,11 @@ def test_the_thresholds_are_those_of_the_alerts() -> None:
     groups = alert_rules(AlertParameters())["groups"]
     rules = {rule["alert"]: rule["expr"] for rule in groups[1]["rules"]}
     jobs = "sum(autoscaler_jobs_in_progress)"
-    assert rules["LeakSuspected"].endswith(f" > {EXCESS_MACHINES} + {EXCESS_SHARE:g} * {jobs}")
-    share, within = f"histogram_quantile({1.0 - SLOW_WRITES:g}, ", f"[{span(WRITES_WITHIN)}]"
+    assert rules["LeakSuspected"].endswith(f" > {LEAK.above:g} + {LEAK.share:g} * {jobs}")
+    share, within = f"histogram_quantile({1.0 - SLOW.share:g}, ", f"[{span(WRITES_WITHIN)}]"
     assert rules["StoreSlow"].startswith(share)
     assert within in rules["StoreSlow"]
-    assert rules["StoreSlow"].endswith(f" > {SLOW_WRITE:g}")
+    assert rules["StoreSlow"].endswith(f" > {SLOW.above:g}")
 
 
 def test_a_budget_without_a_known_limit_is_no_fault(watch: Watch) -> None:

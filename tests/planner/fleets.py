@@ -3,6 +3,7 @@
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import (
+    Access,
     Architecture,
     CapacityType,
     Catalogue,
@@ -80,6 +81,7 @@ def sku(
         launch_options=(LaunchOption(EAST, kinds, chosen),),
         max_machines=max_machines,
         idle=idle or IdlePolicy(),
+        access=Access(forks=True),
     )
 
 

@@ -13,7 +13,7 @@ from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import ExitReason, MachineState, TerminationReason
 from autoscaler.model.plan import Launch
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 from autoscaler.planner.circuit_breakers import CircuitBreakers
 from tests.ledger.builders import GPU, GPU_CLASS, World, failure
 from tests.planner.fleets import EAST, apply_plan, catalogue, sku

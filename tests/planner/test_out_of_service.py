@@ -17,7 +17,7 @@ from autoscaler.model.operator_holds import (
     sku_target,
 )
 from autoscaler.model.plan import Assign, DeregisterRunner, Launch, Terminate
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 from tests.ledger.builders import ALICE, GPU, GPU_CLASS, World
 from tests.planner.fleets import EAST, catalogue, sku
 

@@ -15,7 +15,8 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.jobs.job import Admission
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.waiting import WaitCode, WaitReason
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import WaitReason
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import EAST, catalogue, offering, sku
 

@@ -10,7 +10,8 @@ from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.plan import Assign
-from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import Waiting, WaitReason
 from autoscaler.planner.waiting import not_assigned
 from tests.ledger.builders import GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
@@ -21,8 +22,8 @@ MACHINE_READY = (
 )
 COMING = "a machine for the job is launching or booting"
 PLANNED = "a machine for the job is about to be requested"
-LAUNCH_PLANNED = WaitReason(WaitCode.LAUNCH_PLANNED, PLANNED)
-LIMIT = WaitReason(WaitCode.FLEET_MACHINES, "the fleet's limit of 1 machine is reached")
+LAUNCH_PLANNED = WaitReason(WaitCode.LAUNCH_PLANNED)
+LIMIT = WaitReason(WaitCode.FLEET_MACHINES, count=1)
 ASKED = "asking GitHub for the current state of the job"
 HELD = (
     "GitHub gave jobs of acme/widgets to none of two idle runners with their labels; check that the runner "

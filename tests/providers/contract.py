@@ -31,6 +31,11 @@ async def listed(provider: Provider) -> dict[ProviderMachineId, ListedMachine]:
     return {one.provider_id: one async for page in provider.machines() for one in page}
 
 
+def name_of(order: LaunchOrder) -> str:
+    """The provider's name in the configuration, with which the keys of its offerings begin."""
+    return order.offerings[0].partition("/")[0]
+
+
 class ProviderContract:
     """The tests. Each runs in the event loop of the fixtures."""
 
@@ -64,7 +69,7 @@ class ProviderContract:
             assert not machine.terminated
             assert machine.capacity_type is launched.capacity_type is order.capacity_type
             offering = "/".join(
-                (provider.name, machine.instance_type, machine.zone, machine.capacity_type)
+                (name_of(order), machine.instance_type, machine.zone, machine.capacity_type)
             )
             assert offering in order.offerings
             assert machine.dollars_per_hour >= 0
@@ -109,7 +114,7 @@ class ProviderContract:
         keys = [offering.key for offering in offerings]
         assert len(set(keys)) == len(keys)
         assert set(order.offerings) <= set(keys)
-        assert {offering.provider for offering in offerings} == {provider.name}
+        assert {offering.provider for offering in offerings} == {name_of(order)}
         assert all(one.dollars_per_hour >= 0 and one.quota_units > 0 for one in offerings)
 
     async def test_opening_it_again_changes_no_offering(
@@ -121,9 +126,18 @@ class ProviderContract:
         assert provider.offerings(order.sku, order.option) == before
 
     async def test_its_rates_allow_a_launch(self, provider: Provider) -> None:
-        assert provider.largest_request >= 1
-        if provider.launch_rate is not None:
-            assert provider.launch_rate.full.enough
+        able = provider.capabilities
+        assert able.largest_request >= 1
+        if able.launch_rate is not None:
+            assert able.launch_rate.full.enough
+
+    async def test_the_parts_of_its_capabilities_stay_the_same(self, provider: Provider) -> None:
+        before = provider.capabilities
+        await provider.open()
+        after = provider.capabilities
+        assert after.notices is before.notices
+        assert after.prices is before.prices
+        assert after.limits is before.limits
 
     async def test_a_machine_uses_the_quota_of_its_offering(
         self, provider: Provider, make_order: MakeOrder
@@ -133,13 +147,16 @@ class ProviderContract:
         (launched,) = (await provider.launch(await provider.prepare(order))).launched
         machine = (await listed(provider))[launched.provider_id]
         used = offerings[
-            "/".join((provider.name, machine.instance_type, machine.zone, machine.capacity_type))
+            "/".join((name_of(order), machine.instance_type, machine.zone, machine.capacity_type))
         ]
         assert machine.quota_usage in ((), ((used.quota_key, used.quota_units),))
 
-    async def test_quotas_have_the_keys_of_offerings(self, provider: Provider) -> None:
+    async def test_quotas_have_the_keys_of_offerings(
+        self, provider: Provider, make_order: MakeOrder
+    ) -> None:
         quotas = await provider.quotas()
-        assert all(key.startswith(f"{provider.name}/") for key in quotas)
+        name = name_of(make_order(1, "token-quotas"))
+        assert all(key.startswith(f"{name}/") for key in quotas)
         assert all(units >= 0 for units in quotas.values())
 
     async def test_after_an_adoption_new_machines_have_its_id_and_the_others_are_listed_too(
@@ -180,13 +197,17 @@ class ProviderContract:
         self, provider: Provider, make_order: MakeOrder
     ) -> None:
         answer = await provider.launch(await provider.prepare(make_order(1, "protected")))
-        for _ in range(2):
-            await provider.protect(answer.launched[0].provider_id)
+        protect = provider.capabilities.protect
+        for _ in range(2 if protect is not None else 0):
+            assert protect is not None
+            await protect(answer.launched[0].provider_id)
 
-    async def test_it_has_no_hint_for_an_error_that_is_not_its_own(
+    async def test_an_error_that_the_port_does_not_list_is_translated(
         self, provider: Provider
     ) -> None:
-        assert provider.hint(ZeroDivisionError()) is None
+        for method in ("prepare", "launch", "terminate"):
+            with pytest.raises((ProviderError, OutcomeUnknownError)):
+                await getattr(provider, method)(7)
 
     async def test_it_may_be_closed_twice(self, provider: Provider) -> None:
         await provider.close()

@@ -70,3 +70,13 @@ def make_pod(status: Mapping[str, Any] | None = None, deleted: bool = False) -> 
     if deleted:
         pod["metadata"]["deletionTimestamp"] = "2026-11-22T14:00:00Z"
     return {**pod, "status": dict(status or {"phase": "Pending"})}
+
+
+SAFE = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+"""The security context of a container of the autoscaler."""
+
+
+def sidecar(**changes: Any) -> dict[str, Any]:
+    """An overlay with a sidecar that passes, but for these changes."""
+    own = {"name": "proxy", "image": "proxy:1", "restartPolicy": "Always", "securityContext": SAFE}
+    return {"initContainers": [{**own, **changes}]}

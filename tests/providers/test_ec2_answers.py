@@ -7,11 +7,10 @@ from typing import Any
 from autoscaler.model.events import LaunchFailure
 from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2.answers import launch_answer
-from autoscaler.providers.ec2.calls import MeteredApi
-from autoscaler.providers.ec2.resources import Resources
-from autoscaler.providers.ec2.rows import FleetErrorRow, FleetInstanceRow
-from autoscaler.providers.ec2.throttle import Throttle
+from autoscaler.providers.ec2.launching.answers import launch_answer
+from autoscaler.providers.ec2.launching.templates import Resources
+from autoscaler.providers.ec2.worker.rows import FleetErrorRow, FleetInstanceRow
+from autoscaler.providers.ec2.worker.throttle import MeteredApi, Throttle
 from tests.providers.doubles import ManualClock, ScriptedApi
 from tests.providers.test_ec2_requests import SETTINGS
 

@@ -11,11 +11,11 @@ from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import LaunchRequestId, SkuName
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2.canary import sku_for
+from autoscaler.providers.ec2.launching.requests import template_of
+from autoscaler.providers.ec2.launching.templates import sku_for
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.requests import template_of
-from autoscaler.providers.ec2.rows import ImageRow
 from autoscaler.providers.ec2.settings import CanaryImage, Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.worker.rows import ImageRow
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
 from tests.providers.test_ec2_requests import SETTINGS, SKU, order
 

@@ -10,10 +10,10 @@ import pytest
 from autoscaler.ledger.failures.failure_counts import BACKOFFS
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.errors import MEANINGS, Meaning
-from autoscaler.providers.ec2.notices import PARSERS
-from autoscaler.providers.ec2.operations import OPERATIONS
+from autoscaler.providers.ec2.notices.events import PARSERS
 from autoscaler.providers.ec2.tags import FLEET
-from autoscaler.providers.ec2.throttle import BACKOFF
+from autoscaler.providers.ec2.worker.operations import OPERATIONS
+from autoscaler.providers.ec2.worker.throttle import BACKOFF
 from lab.ec2.event_queue import MATCHED_STATES
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,16 @@ import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2.hints import hint
+from autoscaler.providers.ec2.worker.channel import failure_of
 from tests.config.fleet_file import Folder, changed
 from tests.patience import PATIENCE
+
+
+def refused(
+    code: str, status: int = 403, *, sent: bool = True
+) -> ProviderError | OutcomeUnknownError:
+    answer = {"error": code, "message": "as AWS puts it", "sent": sent}
+    return failure_of({**answer, "status": status, "retry_after": None})
 
 
 @pytest.mark.parametrize(
@@ -30,14 +37,16 @@ from tests.patience import PATIENCE
     ],
 )
 def test_known_error_codes_have_a_hint(code: str, words: str) -> None:
-    found = hint(ProviderError(FailureClass.CONFIGURATION, code, "as AWS puts it"))
-    assert found is not None
-    assert words in found
+    for sent in (True, False):
+        found = refused(code, sent=sent).hint
+        assert found is not None
+        assert words in found
 
 
 def test_other_error_codes_have_no_hint() -> None:
-    assert hint(ProviderError(FailureClass.UNKNOWN, "InternalError", "sorry")) is None
-    assert hint(OutcomeUnknownError("timed out")) is None
+    assert refused("InvalidAMIID.NotFound").hint is None
+    assert refused("InternalError", 500).hint is None
+    assert ProviderError(FailureClass.UNKNOWN, "NoCredentialsError", "not of AWS").hint is None
 
 
 @pytest.mark.case(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.controller.ports.provider import ProofRefusedError
-from autoscaler.providers.ec2.identity import (
+from autoscaler.providers.ec2.identity.documents import (
     MAX_PROOF_BYTES,
     IdentityVerifier,
     load_certificates,

@@ -13,24 +13,25 @@ import pytest
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2 import instance_types as instance_types_module
-from autoscaler.providers.ec2.efa import ORDINARY_FIRST_CARD, efa_interfaces
 from autoscaler.providers.ec2.instance_types import (
+    ORDINARY_FIRST_CARD,
     PRICES_DATED,
     InstanceTypeError,
     Prices,
+    efa_interfaces,
     instance_type,
     instance_types,
     quota,
     quota_family,
     quota_names,
 )
-from autoscaler.providers.ec2.offerings import (
+from autoscaler.providers.ec2.launching.offerings import (
     price_offerings,
     quota_usage_of,
     running_cost,
     subnets_with_most_addresses,
 )
-from autoscaler.providers.ec2.rows import SubnetRow
+from autoscaler.providers.ec2.worker.rows import SubnetRow
 
 LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS
 EAST = ProviderName("east")

@@ -11,8 +11,8 @@ import pytest_asyncio
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.events import LaunchFailure
 from autoscaler.model.machines.failures import FailureClass, FailureScope
+from autoscaler.providers.ec2.launching.requests import template_of
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.requests import template_of
 from tests.providers.contract import MakeOrder, listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
 from tests.providers.ec2_front import Ec2Front, Reply

@@ -11,12 +11,12 @@ from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import MachineId, ProviderMachineId
 from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.model.machines.machine import MachineState, TerminationReason
-from autoscaler.providers.ec2.account_operations import describe_images
-from autoscaler.providers.ec2.answers import listed_machine
-from autoscaler.providers.ec2.machine_operations import describe_instances
-from autoscaler.providers.ec2.rows import InstanceRow
+from autoscaler.providers.ec2.launching.termination import terminate_machines
+from autoscaler.providers.ec2.listing import listed_machine
 from autoscaler.providers.ec2.settings import Ec2Settings
-from autoscaler.providers.ec2.termination import terminate_machines
+from autoscaler.providers.ec2.worker.account_operations import describe_images
+from autoscaler.providers.ec2.worker.operations import describe_instances
+from autoscaler.providers.ec2.worker.rows import InstanceRow
 from tests.ledger.builders import World
 from tests.providers.conftest import SKU
 from tests.providers.doubles import ScriptedApi

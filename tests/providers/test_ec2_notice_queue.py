@@ -11,12 +11,11 @@ import pytest_asyncio
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind
-from autoscaler.providers.ec2.calls import MeteredApi
-from autoscaler.providers.ec2.channel import WorkerChannel
-from autoscaler.providers.ec2.notice_queue import MOST_RECEIVES, Ec2NoticeQueue
+from autoscaler.providers.ec2.notices.queue import MOST_RECEIVES, Ec2NoticeQueue
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.settings import Ec2Settings, Timeouts
-from autoscaler.providers.ec2.throttle import Throttle
+from autoscaler.providers.ec2.worker.channel import WorkerChannel
+from autoscaler.providers.ec2.worker.throttle import MeteredApi, Throttle
 from tests.patience import PATIENCE
 from tests.providers.conftest import REGION
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
@@ -171,9 +170,9 @@ async def test_a_provider_has_a_notice_queue_if_one_is_configured(
 ) -> None:
     api = ScriptedApi(lambda operation, arguments: [])
     plain = Ec2Provider(settings, telemetry, ManualClock(), api)
-    assert plain.notices is None
+    assert plain.capabilities.notices is None
     reported = replace(settings, interruption_queue="https://sqs/q")
-    queue = Ec2Provider(reported, telemetry, ManualClock(), api).notices
+    queue = Ec2Provider(reported, telemetry, ManualClock(), api).capabilities.notices
     assert queue is not None
     assert await queue.receive(99) == ()
     assert api.calls == [("ReceiveMessage", {"url": "https://sqs/q", "wait": 20, "most": 10})]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from autoscaler.controller.ports.notices import Notice
+from autoscaler.controller.ports.capabilities import Notice
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.machines.interruptions import NoticeKind
-from autoscaler.providers.ec2.notices import MAX_MACHINES, PoisonError, parse_notice
-from autoscaler.providers.ec2.rows import MAX_BODY
+from autoscaler.providers.ec2.notices.events import MAX_MACHINES, PoisonError, parse_notice
+from autoscaler.providers.ec2.worker.rows import MAX_BODY
 
 ID = "i-0123456789abcdef0"
 AT = 1_785_484_800.0

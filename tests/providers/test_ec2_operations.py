@@ -10,10 +10,10 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
-from autoscaler.providers.ec2 import worker
-from autoscaler.providers.ec2.clients import Clients
-from autoscaler.providers.ec2.operations import OPERATIONS
-from autoscaler.providers.ec2.sent_requests import SentRequests
+from autoscaler.providers.ec2.worker.clients import Clients
+from autoscaler.providers.ec2.worker.operations import OPERATIONS
+from autoscaler.providers.ec2.worker.process import answer as answer_of
+from autoscaler.providers.ec2.worker.sent_requests import SentRequests
 
 AT = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 NEXT = {"NextToken": "p2"}
@@ -548,7 +548,7 @@ def test_a_refusal_is_reduced_to_code_message_status_and_retry_after(
         raise ClientError(response, "GetCallerIdentity")  # type: ignore[arg-type]
 
     call = {"operation": "GetCallerIdentity", "arguments": {}}
-    refusal = worker.answer(Clients(refuse), Arrived(), call)
+    refusal = answer_of(Clients(refuse), Arrived(), call)
     assert refusal == {
         "error": code,
         "message": message,

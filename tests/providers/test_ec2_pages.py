@@ -11,18 +11,17 @@ import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.identifiers import ProviderMachineId
-from autoscaler.providers.ec2.calls import MeteredApi
-from autoscaler.providers.ec2.notice_queue import Ec2NoticeQueue
-from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.resources import Resources
-from autoscaler.providers.ec2.rows import InstanceRow, QuotaRow
-from autoscaler.providers.ec2.settings import Ec2Settings
-from autoscaler.providers.ec2.throttle import Throttle
-from autoscaler.providers.ec2.unused_resources import (
+from autoscaler.providers.ec2.launching.templates import Resources
+from autoscaler.providers.ec2.launching.unused import (
     ORPHANED_AFTER,
     TEMPLATE_KEPT_FOR,
     UnusedResources,
 )
+from autoscaler.providers.ec2.notices.queue import Ec2NoticeQueue
+from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.worker.rows import InstanceRow, QuotaRow
+from autoscaler.providers.ec2.worker.throttle import MeteredApi, Throttle
 from tests.providers.conftest import SKU
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi

@@ -8,29 +8,34 @@ from typing import Any
 
 import pytest
 
-from autoscaler.controller.ports.prices import PriceAnswer
+from autoscaler.controller.ports.capabilities import PriceAnswer
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
+from autoscaler.model.identifiers import InstallationId, ProviderName
+from autoscaler.model.installations import Installations
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.prices import Price, PriceSource
 from autoscaler.providers.ec2.instance_types import (
     ELSEWHERE,
     InstanceTypeError,
     Prices,
+    has_spot_dollars,
     instance_type,
+    pricing_region,
 )
-from autoscaler.providers.ec2.price_book import SPOT_KEPT_FOR, PriceBook
-from autoscaler.providers.ec2.price_operations import describe_spot_price_history, get_products
-from autoscaler.providers.ec2.price_reading import (
+from autoscaler.providers.ec2.prices.price_book import SPOT_KEPT_FOR, Ec2Prices
+from autoscaler.providers.ec2.prices.reading import (
     FAILURES_IN_A_ROW,
-    MAX_PAGES,
     TYPES_AT_ONCE,
     read_on_demand,
     read_spot,
 )
-from autoscaler.providers.ec2.price_regions import has_spot_dollars, pricing_region
-from autoscaler.providers.ec2.prices import Ec2Prices
 from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.worker.channel import MAX_PAGES
+from autoscaler.providers.ec2.worker.price_operations import (
+    describe_spot_price_history,
+    get_products,
+)
 from tests.providers.doubles import ManualClock, ScriptedApi
 
 LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS
@@ -95,15 +100,43 @@ def test_until_it_is_listed_a_type_counts_at_twice_the_tables_price_in_another_r
             g5.dollars_per_hour(LINUX, Prices(region))
 
 
+def prices_of(
+    region: str,
+    overrides: Mapping[str, float] | None = None,
+    api: ScriptedApi | None = None,
+    clock: ManualClock | None = None,
+) -> Ec2Prices:
+    """Return the prices of WANTED in a region. AWS lists none."""
+    settings = Ec2Settings(
+        ProviderName("east"),
+        "ci",
+        Installations(InstallationId("0badcafe")),
+        region,
+        ("subnet-1",),
+        (),
+        {},
+        prices=overrides or {},
+        offered={kind: frozenset(types) for kind, types in WANTED.items()},
+    )
+    nothing = ScriptedApi(lambda *_: ([], None))
+    return Ec2Prices(settings, api or nothing, clock or ManualClock(NOW))
+
+
+async def test_an_on_demand_price_of_the_operator_is_not_read() -> None:
+    api = ScriptedApi(lambda *_: ([], None))
+    book = prices_of("eu-west-1", {"g4dn.xlarge": 0.5}, api)
+    await book.read_prices(ON_DEMAND)
+    assert [one["instance_type"] for _, one in api.calls] == ["g5.xlarge"]
+
+
 def test_each_price_shows_its_source() -> None:
-    book = PriceBook(Prices("eu-west-1", {"g4dn.xlarge": 0.5}), WANTED)
-    assert book.wanted(ON_DEMAND) == {("g5.xlarge", LINUX)}
-    sources = book.sources(ON_DEMAND, NOW)
+    book = prices_of("eu-west-1", {"g4dn.xlarge": 0.5})
+    sources = book.price_sources(ON_DEMAND)
     assert (sources[PriceSource.CONFIGURED], sources[PriceSource.BUILT_IN]) == (1, 1)
-    assert book.use([G5], PriceSource.CACHE)
-    assert book.sources(ON_DEMAND, NOW)[PriceSource.CACHE] == 1
-    assert not book.use([G5], PriceSource.API), "the same price"
-    sources = book.sources(ON_DEMAND, NOW)
+    assert book.use_prices([G5], PriceSource.CACHE)
+    assert book.price_sources(ON_DEMAND)[PriceSource.CACHE] == 1
+    assert not book.use_prices([G5], PriceSource.API), "the same price"
+    sources = book.price_sources(ON_DEMAND)
     assert (
         sources[PriceSource.API],
         sources[PriceSource.CACHE],
@@ -113,36 +146,37 @@ def test_each_price_shows_its_source() -> None:
         0,
         0,
     )
-    assert book.prices.listed == {("g5.xlarge", LINUX): 1.123}
-    assert book.use([replace(G5, dollars_per_hour=1.2)], PriceSource.API)
+    assert book.listed().listed == {("g5.xlarge", LINUX): 1.123}
+    assert book.use_prices([replace(G5, dollars_per_hour=1.2)], PriceSource.API)
 
 
 def test_a_price_that_aws_no_longer_lists_stays_in_use() -> None:
-    book = PriceBook(Prices("eu-west-1"), WANTED)
-    book.use([G5], PriceSource.API)
-    assert not book.use([], PriceSource.API)
-    assert book.prices.listed == {("g5.xlarge", LINUX): 1.123}
+    book = prices_of("eu-west-1")
+    book.use_prices([G5], PriceSource.API)
+    assert not book.use_prices([], PriceSource.API)
+    assert book.listed().listed == {("g5.xlarge", LINUX): 1.123}
 
 
 def test_the_table_of_a_newer_version_comes_before_an_older_cache() -> None:
     before = datetime(2026, 7, 19, tzinfo=UTC).timestamp()
-    book = PriceBook(Prices("us-east-1"), WANTED)
-    assert not book.use([replace(G5, read_at=before)], PriceSource.CACHE)
-    assert book.use([replace(G5, read_at=before + 2 * 86400)], PriceSource.CACHE)
+    book = prices_of("us-east-1")
+    assert not book.use_prices([replace(G5, read_at=before)], PriceSource.CACHE)
+    assert book.use_prices([replace(G5, read_at=before + 2 * 86400)], PriceSource.CACHE)
     # Elsewhere an old price is still better than twice the table's.
-    assert PriceBook(Prices("eu-west-1"), WANTED).use(
-        [replace(G5, read_at=before)], PriceSource.CACHE
-    )
+    assert prices_of("eu-west-1").use_prices([replace(G5, read_at=before)], PriceSource.CACHE)
 
 
 def test_a_spot_price_is_used_for_a_day() -> None:
-    book = PriceBook(Prices("us-east-1"), WANTED)
-    assert book.use([G5_SPOT], PriceSource.API)
-    assert book.known(SPOT, NOW + SPOT_KEPT_FOR) == (G5_SPOT,)
-    assert book.known(SPOT, NOW + SPOT_KEPT_FOR + 1) == ()
-    assert book.sources(SPOT, NOW)[PriceSource.API] == 1
-    assert book.sources(SPOT, NOW + SPOT_KEPT_FOR + 1)[PriceSource.API] == 0
-    assert book.prices.listed == {}, "limits count on demand"
+    clock = ManualClock(NOW)
+    book = prices_of("us-east-1", clock=clock)
+    assert book.use_prices([G5_SPOT], PriceSource.API)
+    assert book.price_sources(SPOT)[PriceSource.API] == 1
+    clock.time = NOW + SPOT_KEPT_FOR
+    assert book.known_prices(SPOT) == (G5_SPOT,)
+    clock.time = NOW + SPOT_KEPT_FOR + 1
+    assert book.known_prices(SPOT) == ()
+    assert book.price_sources(SPOT)[PriceSource.API] == 0
+    assert book.listed().listed == {}, "limits count on demand"
 
 
 class Listing:
@@ -291,10 +325,10 @@ async def test_after_some_consecutive_failures_no_more_prices_are_requested() ->
 
 
 def test_the_known_prices_are_the_listed_ones_of_the_configured_types() -> None:
-    book = PriceBook(Prices("eu-west-1"), WANTED)
-    book.use([G5, replace(G5, instance_type="p5.48xlarge"), G5_SPOT], PriceSource.CACHE)
-    assert book.known(ON_DEMAND, NOW) == (G5,), "a type that the file no longer names is dropped"
-    assert book.known(SPOT, NOW) == (G5_SPOT,)
+    book = prices_of("eu-west-1")
+    book.use_prices([G5, replace(G5, instance_type="p5.48xlarge"), G5_SPOT], PriceSource.CACHE)
+    assert book.known_prices(ON_DEMAND) == (G5,), "a type that the file no longer names is dropped"
+    assert book.known_prices(SPOT) == (G5_SPOT,)
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSyst
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2 import provider as provider_module
-from autoscaler.providers.ec2.channel import WorkerChannel
+from autoscaler.providers.ec2 import listing
 from autoscaler.providers.ec2.instance_types import InstanceTypeError
+from autoscaler.providers.ec2.launching.templates import FRESH_FOR
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.resources import FRESH_FOR
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
+from autoscaler.providers.ec2.worker.channel import WorkerChannel
 from tests.providers.conftest import ACCOUNT, REGION, SKU, Borrowed
 from tests.providers.contract import MakeOrder, listed
 from tests.providers.documents import Signer, document, signed
@@ -167,7 +167,7 @@ async def test_an_order_for_a_sku_of_another_provider_is_a_configuration_error(
 async def test_machines_are_listed_page_by_page_with_price_and_quota(
     provider: Ec2Provider, make_order: MakeOrder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provider_module, "PAGE", 5)
+    monkeypatch.setattr(listing, "PAGE", 5)
     for number in range(7):
         await provider.launch(await provider.prepare(make_order(1, f"t{number}")))
     pages = [page async for page in provider.machines()]

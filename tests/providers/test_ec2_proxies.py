@@ -11,8 +11,8 @@ from aiohttp import web
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2.channel import WorkerChannel
-from autoscaler.providers.ec2.proxies import keep_metadata_direct
+from autoscaler.providers.ec2.worker.channel import WorkerChannel
+from autoscaler.providers.ec2.worker.process import keep_metadata_direct
 from tests.connect_proxy import connect_proxy
 from tests.providers.conftest import ACCOUNT, REGION
 from tests.providers.ec2_front import Ec2Front, Reply

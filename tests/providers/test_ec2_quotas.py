@@ -12,13 +12,17 @@ from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.readings import Reading
-from autoscaler.providers.ec2.account_limits import AccountLimits
-from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.instance_types import instance_types, quota
+from autoscaler.providers.ec2.prices.quotas import (
+    QUOTA_CODES,
+    AccountLimits,
+    available_quotas,
+    used_by_others,
+)
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.quotas import QUOTA_CODES, available_quotas, used_by_others
-from autoscaler.providers.ec2.rows import InstanceRow, QuotaRow
 from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.worker.channel import WorkerChannel
+from autoscaler.providers.ec2.worker.rows import InstanceRow, QuotaRow
 from tests.providers.conftest import REGION, Borrowed
 from tests.providers.contract import MakeOrder
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi

@@ -12,18 +12,18 @@ from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSyst
 from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2.efa import ORDINARY_FIRST_CARD
-from autoscaler.providers.ec2.networking import network
-from autoscaler.providers.ec2.requests import (
+from autoscaler.providers.ec2.instance_types import ORDINARY_FIRST_CARD
+from autoscaler.providers.ec2.launching.requests import (
     fleet_request,
     machine_tags,
+    network,
     newest_image,
     template_data,
     template_name,
     template_of,
 )
-from autoscaler.providers.ec2.rows import ImageRow
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings, Ec2Sku, VolumeOptions
+from autoscaler.providers.ec2.worker.rows import ImageRow
 
 SKU = Ec2Sku(
     name=SkuName("linux.g5"),

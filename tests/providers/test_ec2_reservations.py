@@ -11,12 +11,12 @@ from structlog.testing import capture_logs
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2.account_operations import describe_capacity_reservations
-from autoscaler.providers.ec2.answers import listed_machine
+from autoscaler.providers.ec2.listing import listed_machine
+from autoscaler.providers.ec2.prices.quotas import used_by_others
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.quotas import used_by_others
-from autoscaler.providers.ec2.rows import InstanceRow, ReservationRow
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
+from autoscaler.providers.ec2.worker.account_operations import describe_capacity_reservations
+from autoscaler.providers.ec2.worker.rows import InstanceRow, ReservationRow
 from tests.providers.conftest import SKU
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
 

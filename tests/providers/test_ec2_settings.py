@@ -8,8 +8,8 @@ from autoscaler import config
 from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
 from autoscaler.model.identifiers import InstallationId, ProviderName
 from autoscaler.model.installations import Installations
+from autoscaler.providers.ec2.checks.offerings import offering_problems
 from autoscaler.providers.ec2.instance_types import Prices
-from autoscaler.providers.ec2.offering_checks import offering_problems
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
 from autoscaler.providers.ec2.translation import ec2_settings
 from autoscaler.providers.registry import provider_kinds
@@ -112,9 +112,7 @@ def test_quotas_are_read_by_family_and_capacity_type(tmp_path: Path) -> None:
 
 def test_quotas_that_only_spot_has_are_read(tmp_path: Path) -> None:
     configuration = loaded(tmp_path, "us-east-1", "quotas: {P: 96, spot/P5: 192, on-demand/P5: 1}")
-    assert [one.what for one in offering_problems(configuration.document)] == [
-        '"P5" is not a quota family'
-    ]
+    assert [one.what for one in offering_problems(configuration)] == ['"P5" is not a quota family']
     made = provider_settings(tmp_path, "quotas: {P: 96, spot/P5: 192}")
     assert made.quotas == {"on-demand/P": 96, "spot/P": 96, "spot/P5": 192}
 
@@ -135,7 +133,7 @@ def test_the_configured_request_limits_are_used(tmp_path: Path) -> None:
 
 
 def test_a_region_with_listed_prices_needs_no_configured_prices(tmp_path: Path) -> None:
-    assert offering_problems(loaded(tmp_path, "eu-west-1", "quotas: {}").document) == ()
+    assert offering_problems(loaded(tmp_path, "eu-west-1", "quotas: {}")) == ()
 
 
 def test_prices_are_read_for_the_types_of_the_skus(tmp_path: Path) -> None:
@@ -175,13 +173,11 @@ def test_prices_are_read_for_the_types_of_the_skus(tmp_path: Path) -> None:
 def test_a_region_without_prices_in_dollars_is_an_error_that_names_type_region_and_fix(
     tmp_path: Path,
 ) -> None:
-    (problem,) = offering_problems(loaded(tmp_path, "cn-north-1", "quotas: {}").document)
+    (problem,) = offering_problems(loaded(tmp_path, "cn-north-1", "quotas: {}"))
     assert problem.key == "skus.gpu.on[0].instance_types[0]"
     assert problem.what.startswith("no price is known for instance type g5.xlarge in cn-north-1")
     assert "prices: {g5.xlarge: DOLLARS_PER_HOUR}" in problem.fix
-    assert (
-        offering_problems(loaded(tmp_path, "cn-north-1", "prices: {g5.xlarge: 1.1}").document) == ()
-    )
+    assert offering_problems(loaded(tmp_path, "cn-north-1", "prices: {g5.xlarge: 1.1}")) == ()
 
 
 @pytest.mark.parametrize(
@@ -189,5 +185,5 @@ def test_a_region_without_prices_in_dollars_is_an_error_that_names_type_region_a
 )
 def test_a_request_limit_of_an_unknown_api_is_an_error(tmp_path: Path, key: str, api: str) -> None:
     more = f"{key}: {{{api}: {{burst: 1, per_second: 1}}}}"
-    (problem,) = offering_problems(loaded(tmp_path, "us-east-1", more).document)
+    (problem,) = offering_problems(loaded(tmp_path, "us-east-1", more))
     assert problem.key == f"providers.there.ec2.{key}.{api}"

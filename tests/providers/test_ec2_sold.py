@@ -12,8 +12,8 @@ from autoscaler.controller.ports.provider import LaunchAnswer, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType, Offering, OperatingSystem
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.machines.failures import FailureClass, FailureScope
-from autoscaler.providers.ec2.answers import launch_answer, refused_override
 from autoscaler.providers.ec2.errors import says_unsupported
+from autoscaler.providers.ec2.launching.answers import launch_answer, refused_override
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.settings import Ec2Settings
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi

@@ -8,7 +8,7 @@ import pytest
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2.termination import BATCH, terminate_machines
+from autoscaler.providers.ec2.launching.termination import BATCH, terminate_machines
 from tests.providers.doubles import ScriptedApi
 
 

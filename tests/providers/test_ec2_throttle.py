@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.model.catalogue import Rate
 from autoscaler.model.identifiers import Seconds
-from autoscaler.providers.ec2.throttle import (
+from autoscaler.providers.ec2.worker.throttle import (
     RESOURCE_BUCKETS,
     Throttle,
     request_bucket,

@@ -11,18 +11,18 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderEr
 from autoscaler.model.identifiers import InstallationId
 from autoscaler.model.installations import Installations
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2.channel import WorkerChannel
-from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.requests import template_of
-from autoscaler.providers.ec2.resources import FRESH_FOR, Resources
-from autoscaler.providers.ec2.settings import Ec2Settings
-from autoscaler.providers.ec2.tags import FLEET, INSTALLATION
-from autoscaler.providers.ec2.unused_resources import (
+from autoscaler.providers.ec2.launching.requests import template_of
+from autoscaler.providers.ec2.launching.templates import FRESH_FOR, Resources
+from autoscaler.providers.ec2.launching.unused import (
     MOST_AT_ONCE,
     ORPHANED_AFTER,
     TEMPLATE_KEPT_FOR,
     UnusedResources,
 )
+from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.tags import FLEET, INSTALLATION
+from autoscaler.providers.ec2.worker.channel import WorkerChannel
 from tests.providers.conftest import REGION, SKU, Borrowed
 from tests.providers.contract import MakeOrder
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi

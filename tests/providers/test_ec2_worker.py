@@ -14,8 +14,8 @@ import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.settings import Timeouts
+from autoscaler.providers.ec2.worker.channel import WorkerChannel
 from tests.patience import PATIENCE
 from tests.providers.conftest import ACCOUNT, REGION
 from tests.providers.ec2_front import Ec2Front, Reply
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PARENT = """
 import asyncio, sys
-from autoscaler.providers.ec2.channel import WorkerChannel
+from autoscaler.providers.ec2.worker.channel import WorkerChannel
 
 async def main():
     channel = WorkerChannel("us-east-1", sys.argv[1])
@@ -134,7 +134,7 @@ async def test_an_incomplete_call_is_not_carried_out(whole: bool) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "autoscaler.providers.ec2.worker",
+        "autoscaler.providers.ec2.worker.process",
         json.dumps(setup),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

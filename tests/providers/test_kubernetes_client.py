@@ -395,7 +395,7 @@ async def test_an_operator_must_correct_missing_credentials(
     with pytest.raises(ProviderError) as error:
         await provider.open()
     assert (error.value.failure, error.value.code) == (FailureClass.CONFIGURATION, code)
-    assert provider.hint(error.value)
+    assert error.value.hint
     await provider.close()
 
 
@@ -423,7 +423,7 @@ async def test_outside_a_cluster_the_error_names_the_key_and_all_that_is_missing
         "own pod's service account, and this host lacks the variable KUBERNETES_SERVICE_HOST, "
         f"the variable KUBERNETES_SERVICE_PORT, the file {tmp_path / 'token'}"
     )
-    hint = provider.hint(error.value) or ""
+    hint = error.value.hint or ""
     assert "add context or kubeconfig" in hint
     assert "automountServiceAccountToken: true" in hint
     await provider.close()

@@ -253,11 +253,6 @@ def test_the_work_folder_is_the_claim_that_the_hooks_expect() -> None:
     [
         (
             DOCKER,
-            {"containers": [{"name": "runner", "securityContext": {"privileged": True}}]},
-            "privileged",
-        ),
-        (
-            DOCKER,
             {"containers": [{"name": "dind", "securityContext": {"privileged": True}}]},
             "would not end with its runner",
         ),

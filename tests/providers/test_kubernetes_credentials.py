@@ -44,7 +44,7 @@ def write(file: Path, user: dict[str, Any], cluster: dict[str, Any] | None = Non
 
 async def online(file: Path) -> OnlineCheck:
     found = load_for_service(file)
-    return await KubernetesKind().check_online(found.document, found.settings, file.parent)
+    return await KubernetesKind().check_online(found)
 
 
 @pytest.mark.parametrize("section", ["provisioner: true", "provisioner: false"])

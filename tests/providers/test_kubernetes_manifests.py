@@ -13,8 +13,14 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.launching import launch_text, request_of
 from autoscaler.providers.kubernetes.manifest.overlay import OverlayError, merged
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
-from tests.providers.kubernetes_pods import CPU_OPTION, OPTION, SKU, make_order, make_settings
-from tests.providers.pod_security_cases import sidecar
+from tests.providers.kubernetes_pods import (
+    CPU_OPTION,
+    OPTION,
+    SKU,
+    make_order,
+    make_settings,
+    sidecar,
+)
 
 
 def spec(**changes: Any) -> dict[str, Any]:
@@ -227,7 +233,6 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
             {"spec": {"volumes": [{"name": "agent", "emptyDir": {"medium": ""}}]}},
             "spec.volumes[agent]",
         ),
-        ({"spec": {"volumes": [{"name": "h", "hostPath": {"path": "/"}}]}}, "hostPath"),
         ({"spec": {"volumes": [{"name": "t", **TOKEN}]}}, "spec.volumes[t]"),
         ({"spec": {"volumes": [{"name": "t", **CERTIFICATE}]}}, "spec.volumes[t]"),
         ({"spec": {"resourceClaims": [{"name": "gpu"}]}}, "spec.resourceClaims: is not allowed"),
@@ -287,7 +292,6 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
             "livenessProbe: must stay as it is",
         ),
         (runner(startupProbe={"exec": {"command": ["true"]}}), "startupProbe: must stay as it is"),
-        (runner(securityContext={"privileged": True}), "privileged"),
         (
             {"spec": sidecar(volumeMounts=[{"name": "identity", "mountPath": "/steal"}])},
             "only runner may have the pod's token",
@@ -310,10 +314,6 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
         ),
         (runner(restartPolicy="Always"), "spec.containers[runner].restartPolicy"),
         (runner(volumeMounts=None), "volumeMounts"),
-        (
-            {"spec": sidecar(securityContext={"privileged": True})},
-            "spec.initContainers[proxy].securityContext.privileged",
-        ),
         (
             {
                 "spec": {

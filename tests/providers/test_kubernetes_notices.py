@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.controller.ports.notices import Message, Notice
+from autoscaler.controller.ports.capabilities import Message, Notice
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.model.machines.interruptions import NoticeKind

@@ -9,8 +9,7 @@ import pytest
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.manifest.shared_memory import FOLDER, VOLUME, too_large
 from autoscaler.providers.kubernetes.settings import ContainerHooks, DockerInDocker
-from tests.providers.kubernetes_pods import CPU_OPTION, OPTION, make_order, make_settings
-from tests.providers.pod_security_cases import sidecar
+from tests.providers.kubernetes_pods import CPU_OPTION, OPTION, make_order, make_settings, sidecar
 
 DIND = "docker:29.7.2-dind-rootless"
 

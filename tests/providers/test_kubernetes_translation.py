@@ -9,7 +9,7 @@ import pytest
 from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import catalogue, provider_factories
 from autoscaler.config import Configuration
-from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.controller.ports.provider import ProviderContext
 from autoscaler.model.catalogue import Architecture
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName

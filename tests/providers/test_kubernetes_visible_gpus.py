@@ -9,8 +9,7 @@ from autoscaler.providers.kubernetes.manifest.overlay import OverlayError
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.manifest.visible_gpus import VARIABLE
 from autoscaler.providers.kubernetes.settings import Accelerator, ContainerHooks, DockerInDocker
-from tests.providers.kubernetes_pods import OPTION, make_order, make_settings
-from tests.providers.pod_security_cases import sidecar
+from tests.providers.kubernetes_pods import OPTION, make_order, make_settings, sidecar
 
 GPU = Accelerator("nvidia.com/gpu", 1)
 MIG = Accelerator("nvidia.com/mig-1g.10gb", 1)

@@ -9,7 +9,6 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.config import ConfigurationError, json_schema
-from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.ports.provider import LaunchOrder, Provider, ProviderError
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import LaunchRequestId, ProviderName, SkuName
@@ -42,7 +41,7 @@ async def provider(tmp_path: Path) -> AsyncIterator[Provider]:
     )
     cloud.latency = 0.0
     CLOUDS["cloud-east"] = cloud
-    made = GuardedProvider(providers(configuration)[EAST])
+    made = providers(configuration)[EAST]
     await made.open()
     yield made
     await made.close()
@@ -112,7 +111,7 @@ def test_mistakes_in_the_memory_providers_keys_are_reported_with_the_key(
 
 
 async def test_the_error_for_a_missing_cloud_has_a_hint(tmp_path: Path) -> None:
-    made = GuardedProvider(providers(loaded(tmp_path))[EAST])
+    made = providers(loaded(tmp_path))[EAST]
     with pytest.raises(ProviderError, match="cloud-east") as caught:
         await made.open()
-    assert made.hint(caught.value) == "correct cloud, or create it"
+    assert caught.value.hint == "correct cloud, or create it"

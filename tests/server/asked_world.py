@@ -8,22 +8,21 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, SkuName
 from autoscaler.model.machines.machine import MachineState
-from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
+from autoscaler.model.reasons.faults import Trouble
+from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, Starts, WaitObjective
 from autoscaler.views import grid, jobs, machines
 from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (
     Explanation,
-    OptionView,
     explain_job,
     explain_labels,
-    offerings_of,
 )
+from autoscaler.views.jobs import unmatched_jobs
 from autoscaler.views.machines import MachineView
+from autoscaler.views.offerings import OptionView, offerings_of
 from autoscaler.views.overview import Overview, Sample, oldest_jobs
 from autoscaler.views.past import Past
-from autoscaler.views.starts import Starts
-from autoscaler.views.status import Counts, StatusView, Trouble, status
-from autoscaler.views.unmatched import unmatched_jobs
+from autoscaler.views.status import Counts, StatusView, status
 from tests.ledger.builders import World
 
 

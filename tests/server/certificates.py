@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from autoscaler.server.settings import TlsFiles
+from autoscaler.server.listening.settings import TlsFiles
 
 
 def make_certificate(folder: Path, password: bytes | None = None) -> TlsFiles:

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
-from autoscaler.server.serving import Serving
+from autoscaler.server.listening.serving import Serving
 from autoscaler.server.webhook import WebhookEndpoint, WebhookLimits
 from autoscaler.store.sqlite import SqliteStore
 from tests.server.doubles import CountingTelemetry, StillClock, reading

@@ -20,10 +20,10 @@ from autoscaler.model.identifiers import (
     Instant,
     RunnerName,
 )
-from autoscaler.server.bootstrap import BootstrapEndpoint, BootstrapLimits
 from autoscaler.server.health import HealthEndpoint
-from autoscaler.server.serving import Serving
-from autoscaler.server.settings import Address, ServerSettings
+from autoscaler.server.listening.serving import Serving
+from autoscaler.server.listening.settings import Address, ServerSettings
+from autoscaler.server.machines.bootstrap import BootstrapEndpoint, BootstrapLimits
 from autoscaler.server.webhook import WebhookEndpoint, WebhookLimits
 from tests.patience import PATIENCE
 from tests.server.doubles import (

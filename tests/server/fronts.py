@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from autoscaler.server.serving import Serving
+from autoscaler.server.listening.serving import Serving
 from tests.patience import PATIENCE
 from tests.server.doubles import CountingTelemetry
 

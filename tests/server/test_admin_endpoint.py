@@ -14,19 +14,18 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from autoscaler.controller.ports.configuration_requests import (
+from autoscaler.controller.ports.operator_requests import (
     ConfigurationRequests,
     ControllerStopsError,
-    PlanAgainst,
-    PlanInProgressError,
-    RefusedConfigurationError,
-    Reloaded,
-)
-from autoscaler.controller.ports.hold_requests import HoldOutcome, HoldRequests
-from autoscaler.controller.ports.operator_requests import (
+    HoldOutcome,
+    HoldRequests,
     OperatorRequestRefusedError,
     OperatorRequests,
+    PlanAgainst,
+    PlanInProgressError,
     RefusalKind,
+    RefusedConfigurationError,
+    Reloaded,
 )
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import (
@@ -38,11 +37,15 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.operators import Operator, OperatorName, Role
-from autoscaler.server.admin import MAX_FILE_BYTES, MAX_MACHINES, PLAN_TIMEOUT, AdminEndpoint
-from autoscaler.server.bearer import BearerTokens
+from autoscaler.server.listening.serving import Serving
+from autoscaler.server.operators.admin import (
+    MAX_FILE_BYTES,
+    MAX_MACHINES,
+    PLAN_TIMEOUT,
+    AdminEndpoint,
+)
 from autoscaler.server.refusal_log import LINES
-from autoscaler.server.serving import Serving
-from autoscaler.server.wrong_tokens import MOST, WINDOW, WrongTokens
+from autoscaler.server.tokens import MOST_WRONG, WRONG_FOR, BearerTokens, WrongTokens
 from autoscaler.views.preview import LaunchView, Preview, TerminationView, WaitingView
 from tests.ledger.builders import World
 from tests.server.asked_world import AskedWorld
@@ -475,11 +478,11 @@ async def test_wrong_tokens_are_bounded_and_never_keep_a_valid_one_out(admin: Ad
         )
         return status, reported.get("error", "")
 
-    for _ in range(3 * MOST):
+    for _ in range(3 * MOST_WRONG):
         assert await ask("w" * 40) == (401, "token")
     assert (await ask(TOKEN))[0] == 200
     with structlog.testing.capture_logs() as lines:
-        for number in range(MOST - 1):
+        for number in range(MOST_WRONG - 1):
             assert await ask(f"{number:040}") == (401, "token")
         for token in ("x" * 40, "y" * 40, "w" * 40, "z" * 40):
             assert await ask(token) == (429, "too_many_tokens")
@@ -489,7 +492,7 @@ async def test_wrong_tokens_are_bounded_and_never_keep_a_valid_one_out(admin: Ad
         stop = "/admin/machines/i-1/terminate"
         async with admin.session.post(stop, headers=headers) as answer:
             assert answer.status == 429
-            assert 0 < int(answer.headers["Retry-After"]) <= WINDOW
+            assert 0 < int(answer.headers["Retry-After"]) <= WRONG_FOR
     assert admin.word.taken == []
     # The log has had its 20 lines of refused tokens in this minute.
     assert [line["reason"] for line in lines] == ["too_many_tokens"] * 5

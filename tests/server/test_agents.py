@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.app.host import keep_agent_beside
-from autoscaler.server.agents import MAX_AGENTS, keep_agent
+from autoscaler.app.process import keep_agent_beside
+from autoscaler.server.machines.agents import MAX_AGENTS, keep_agent
 from tests.server.fakes import AGENT, Backstage, running
 
 OLD, OLDER = b"print('old')\n", b"print('older')\n"

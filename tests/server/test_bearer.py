@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.server.bearer import bearer_token, token_digest
+from autoscaler.server.tokens import bearer_token, token_digest
 
 
 def test_a_token_with_any_bytes_has_a_digest() -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, SkuName
-from autoscaler.server.bootstrap import BootstrapEndpoint
+from autoscaler.server.machines.bootstrap import BootstrapEndpoint
 from tests.controller.agents import launched
 from tests.controller.controllers import World, cancelled
 from tests.controller.fakes_provider import Instance, proof_of

@@ -12,8 +12,8 @@ from functools import partial
 import aiohttp
 import pytest
 
-from autoscaler.server.bootstrap import BootstrapEndpoint, BootstrapLimits
-from autoscaler.server.bootstrap_requests import MAX_DETAIL
+from autoscaler.server.machines.bootstrap import BootstrapEndpoint, BootstrapLimits
+from autoscaler.server.machines.requests import MAX_DETAIL
 from tests.patience import PATIENCE
 from tests.server.doubles import MACHINE, NONCE, CountingTelemetry, ScriptedBootstrap
 from tests.server.fakes import (

@@ -11,7 +11,7 @@ from autoscaler.controller.ports.bootstrap import (
 )
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.server.bodies import BodyRefusedError
-from autoscaler.server.bootstrap_refusals import Refusal, refusal_of
+from autoscaler.server.machines.requests import Refusal, refusal_of
 from tests.server.doubles import MACHINE, NONCE
 from tests.server.fakes import (
     ATTESTATION,

@@ -15,9 +15,9 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from autoscaler.server.places import ANSWERS_TOGETHER
+from autoscaler.server.listening.places import ANSWERS_TOGETHER
+from autoscaler.server.listening.settings import Address, ServerSettings, TlsFiles
 from autoscaler.server.refusal_log import LINES
-from autoscaler.server.settings import Address, ServerSettings, TlsFiles
 from tests.patience import PATIENCE
 from tests.server.certificates import make_certificate
 from tests.server.doubles import MACHINE, NONCE

@@ -21,12 +21,12 @@ from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.operator_holds import HoldKind, machine_target
 from autoscaler.model.operators import Role
-from autoscaler.server.console import ConsoleEndpoint
-from autoscaler.server.console_pages import ConsolePages
-from autoscaler.server.serving import Serving
-from autoscaler.server.sessions import LIFETIME, MOST_SESSIONS, Sessions
-from autoscaler.server.settings import Address
-from autoscaler.server.wrong_tokens import MOST, WINDOW, WrongTokens
+from autoscaler.server.listening.serving import Serving
+from autoscaler.server.listening.settings import Address
+from autoscaler.server.operators.console import ConsoleEndpoint
+from autoscaler.server.operators.console_pages import ConsolePages
+from autoscaler.server.operators.sessions import LIFETIME, MOST_SESSIONS, Sessions
+from autoscaler.server.tokens import MOST_WRONG, WRONG_FOR, WrongTokens
 from autoscaler.views.grid import Commit
 from autoscaler.views.past import FailedTries, Past, WaitedFor
 from tests.console.serving import OPERATOR, READER, Console, NoWebhook, Tokens, pages, served
@@ -338,12 +338,12 @@ async def test_a_wrong_token_is_refused_and_not_logged(reader: Reader, token: st
     source="OWASP: blocking brute force attacks",
 )
 async def test_wrong_tokens_are_bounded_and_never_keep_a_valid_one_out(reader: Reader) -> None:
-    for number in range(MOST):
+    for number in range(MOST_WRONG):
         assert (await reader.sign_in(f"{number:040}")).status == 403
     with structlog.testing.capture_logs() as logs:
         refused = await reader.post("/sign-in", {"token": "x" * 40, "next": "/jobs/1"})
     assert refused.status == 429
-    assert 0 < int(refused.headers["Retry-After"]) <= WINDOW
+    assert 0 < int(refused.headers["Retry-After"]) <= WRONG_FOR
     assert "Set-Cookie" not in refused.headers
     assert [(line["event"], line["reason"]) for line in logs] == [
         ("sign_in_refused", "too_many_tokens")
@@ -356,7 +356,7 @@ async def test_wrong_tokens_are_bounded_and_never_keep_a_valid_one_out(reader: R
 async def test_a_sign_in_after_too_many_wrong_tokens_says_so_and_keeps_the_wanted_page(
     reader: Reader,
 ) -> None:
-    for number in range(MOST):
+    for number in range(MOST_WRONG):
         await reader.sign_in(f"{number:040}")
     form = {"token": "x" * 40, "next": "/jobs/1"}
     headers = {"Origin": reader.console.url}

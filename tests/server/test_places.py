@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from autoscaler.server.places import Place, PlaceLimits, Places, Stage, peer_of
-from autoscaler.server.settings import RESERVED_DESCRIPTORS, Address, ServerSettings
+from autoscaler.server.listening.places import Place, PlaceLimits, Places, Stage, peer_of
+from autoscaler.server.listening.settings import RESERVED_DESCRIPTORS, Address, ServerSettings
 from tests.controller.virtual_time import on_virtual_time
 
 

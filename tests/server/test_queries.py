@@ -13,9 +13,9 @@ from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
-from autoscaler.server.admin import AdminEndpoint
-from autoscaler.server.serving import Serving
-from autoscaler.server.wrong_tokens import WrongTokens
+from autoscaler.server.listening.serving import Serving
+from autoscaler.server.operators.admin import AdminEndpoint
+from autoscaler.server.tokens import WrongTokens
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 from tests.server.asked_world import AskedWorld
@@ -78,6 +78,7 @@ async def test_the_status_has_the_troubles_and_each_sku(asked: Asked) -> None:
             "code": "max_machines",
             "about": "gpu",
             "message": "1 job waits: max_machines of gpu (1) is reached",
+            "sku": "gpu",
         }
     ]
     assert [one["sku"] for one in seen["skus"]] == ["gpu", "cpu"]

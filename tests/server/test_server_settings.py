@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.server.settings import Address
+from autoscaler.server.listening.settings import Address
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from autoscaler.model.operators import Operator, OperatorName, Role
-from autoscaler.server.token_file import TokenFile, UnusableTokensError
+from autoscaler.server.tokens import TokenFile, UnusableTokensError
 
 OLD, NEW = "o" * 40, "n" * 40
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.server.wrong_tokens import MOST, MOST_PEERS, WINDOW, WrongTokens
+from autoscaler.server.tokens import MOST_PEERS, MOST_WRONG, WRONG_FOR, WrongTokens
 
 HOST = "192.0.2.1"
 
@@ -30,46 +30,46 @@ def guessing() -> Guessing:
 def test_after_ten_wrong_tokens_an_address_has_to_wait_until_the_minute_is_over(
     guessing: Guessing,
 ) -> None:
-    assert guessing.guess(count=MOST - 1) == [0.0] * (MOST - 1)
+    assert guessing.guess(count=MOST_WRONG - 1) == [0.0] * (MOST_WRONG - 1)
     guessing.now += 10.0
-    assert guessing.guess(count=2) == [0.0, WINDOW - 10.0]
-    guessing.now += WINDOW - 10.0
-    assert guessing.guess(count=MOST + 1) == [0.0] * MOST + [WINDOW]
+    assert guessing.guess(count=2) == [0.0, WRONG_FOR - 10.0]
+    guessing.now += WRONG_FOR - 10.0
+    assert guessing.guess(count=MOST_WRONG + 1) == [0.0] * MOST_WRONG + [WRONG_FOR]
 
 
 def test_further_guesses_do_not_extend_the_minute(guessing: Guessing) -> None:
-    guessing.guess(count=MOST)
-    guessing.now += WINDOW - 1.0
+    guessing.guess(count=MOST_WRONG)
+    guessing.now += WRONG_FOR - 1.0
     assert guessing.guess(count=100) == [1.0] * 100
 
 
 def test_one_wrong_token_that_is_repeated_and_an_empty_one_use_up_one_guess(
     guessing: Guessing,
 ) -> None:
-    for _ in range(10 * MOST):
+    for _ in range(10 * MOST_WRONG):
         assert guessing.tokens.note(HOST, "an old token") == 0.0
         assert guessing.tokens.note(HOST, "") == 0.0
-    assert guessing.guess(count=MOST) == [0.0] * (MOST - 1) + [WINDOW]
+    assert guessing.guess(count=MOST_WRONG) == [0.0] * (MOST_WRONG - 1) + [WRONG_FOR]
     assert guessing.tokens.note(HOST, "") == 0.0
 
 
 def test_addresses_are_separate_and_a_network_of_ipv6_is_one(guessing: Guessing) -> None:
-    guessing.guess(count=MOST)
+    guessing.guess(count=MOST_WRONG)
     assert guessing.guess("192.0.2.2") == [0.0]
-    assert guessing.guess(f"::ffff:{HOST}") == [WINDOW]
-    for number in range(MOST):
+    assert guessing.guess(f"::ffff:{HOST}") == [WRONG_FOR]
+    for number in range(MOST_WRONG):
         guessing.guess(f"2001:db8::{number}")
-    assert guessing.guess("2001:db8::ffff") == [WINDOW]
+    assert guessing.guess("2001:db8::ffff") == [WRONG_FOR]
     assert guessing.guess("2001:db8:0:1::1") == [0.0]
     assert guessing.guess(None) == [0.0]
 
 
 def test_the_memory_is_bounded(guessing: Guessing) -> None:
-    guessing.guess(count=MOST)
+    guessing.guess(count=MOST_WRONG)
     for number in range(MOST_PEERS):
         assert len(guessing.tokens._tried) <= MOST_PEERS
-        guessing.guess(f"peer-{number}", count=MOST + 5)
+        guessing.guess(f"peer-{number}", count=MOST_WRONG + 5)
     assert len(guessing.tokens._tried) == MOST_PEERS
-    assert all(len(one.digests) == MOST for one in guessing.tokens._tried.values())
-    assert guessing.guess(f"peer-{MOST_PEERS - 1}") == [WINDOW]
+    assert all(len(one.digests) == MOST_WRONG for one in guessing.tokens._tried.values())
+    assert guessing.guess(f"peer-{MOST_PEERS - 1}") == [WRONG_FOR]
     assert guessing.guess() == [0.0]

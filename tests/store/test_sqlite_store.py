@@ -28,7 +28,7 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import RerunState
 from autoscaler.model.machines.launch_requests import LaunchRequestState
 from autoscaler.model.machines.machine import DAY, MachineState
-from autoscaler.store import statements
+from autoscaler.store import pruning, statements
 from autoscaler.store.pruning import LOOK_AT_ONCE, START, Cursor, prune_history
 from autoscaler.store.rows import DETAIL_LIMIT
 from autoscaler.store.sqlite import SqliteStore
@@ -179,15 +179,6 @@ async def test_the_last_write_of_a_record_counts_also_within_a_batch(store: Sqli
     )
     assert (await store.load(0.0)).jobs == (last,)
     assert [r.event for r in await store.history("job", "1")] == ["queued", "in_progress"]
-
-
-async def test_records_are_copied_before_the_first_await(store: SqliteStore) -> None:
-    record = job(1)
-    saving = asyncio.create_task(store.commit([record], []))
-    await asyncio.sleep(0)
-    record.state = JobState.COMPLETED
-    await saving
-    assert (await store.load(0.0)).jobs == (job(1),)
 
 
 async def test_load_leaves_out_what_ended_before_the_horizon(each_store: Store) -> None:
@@ -623,7 +614,7 @@ async def test_prune_deletes_a_few_records_in_each_transaction(store: SqliteStor
     ended = [job(number, JobState.COMPLETED, 50.0) for number in range(1000)]
     await store.commit([*ended, machine("m", MachineState.TERMINATED, 50.0)], [])
     gone = []
-    while some := await store._transact(partial(statements.prune_records, before=60.0)):
+    while some := await store._transact(partial(pruning.prune_records, before=60.0)):
         gone.append(some)
     assert sum(gone) == 1001
-    assert max(gone) == statements.PRUNE_AT_ONCE == 100
+    assert max(gone) == pruning.PRUNE_AT_ONCE == 100

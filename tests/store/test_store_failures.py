@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from autoscaler.controller.ports.store import Delivery, HistoryRow, StoreError
-from autoscaler.store.batch import Arrival, Change, Heartbeat
+from autoscaler.store.batch import Change, Heartbeat
 from autoscaler.store.group_commit import GroupCommit
-from autoscaler.store.rows import delivery_row
+from autoscaler.store.rows import Arrival, arrival
 from autoscaler.store.sqlite import SqliteStore
 from tests.store.records import job
 
@@ -264,7 +264,7 @@ async def test_overlapping_changes_share_one_write() -> None:
     with ThreadPoolExecutor(1) as thread:
         commits = GroupCommit(thread, journal.write)
         changes: list[Change] = [Heartbeat(float(number)) for number in range(50)]
-        changes.append(Arrival(delivery_row(delivery("a"))))
+        changes.append(arrival(delivery("a")))
         answers = await asyncio.gather(*(commits.submit(change) for change in changes))
         await commits.drained()
     assert answers == [False] * 50 + [True]
@@ -296,5 +296,5 @@ async def test_a_failed_writer_leaves_no_caller_waiting() -> None:
             with pytest.raises(StoreError, match="writer stopped"):
                 await commits.submit(Heartbeat(1.0))
         journal.failure = None
-        assert await commits.submit(Arrival(delivery_row(delivery("a"))))
+        assert await commits.submit(arrival(delivery("a")))
     assert json.dumps([str(failure) for failure in failures[:1]]) == '["a bug"]'

@@ -14,7 +14,6 @@ from sqlalchemy.engine.interfaces import ReflectedIndex
 from autoscaler.controller.ports.store import Cooldown, StoreError
 from autoscaler.store.schema import MIGRATIONS
 from autoscaler.store.sqlite import SqliteStore
-from autoscaler.store.sqlite_bulk import SqliteDialect
 from autoscaler.store.sqlite_file import SqliteFile
 from autoscaler.store.statements import load
 from autoscaler.store.tables import metadata
@@ -116,7 +115,7 @@ def test_unapplied_deliveries_are_found_by_their_index(path: Path) -> None:
                 plans.append(cursor.execute(f"EXPLAIN QUERY PLAN {sql}", more[0]).fetchall())
 
         event.listen(connection, "before_cursor_execute", explain)
-        load(connection, SqliteDialect(), 0.0)
+        load(connection, 0.0)
 
     file.transaction(explained)
     file.close()

@@ -21,12 +21,12 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.readings import Reading, ReadingKind
-from autoscaler.store.batch import Decision, Heartbeat
+from autoscaler.store.batch import Batch, Decision
 from autoscaler.store.bodies import compress, decompress
-from autoscaler.store.readings import _row
-from autoscaler.store.rows import cooldown_row, delivery_row, history_row, record_row
+from autoscaler.store.rows import arrival, cooldown_row, history_row, record_row
 from autoscaler.store.sqlite import SqliteStore
 from autoscaler.store.sqlite_file import SqliteFile, _prepare
+from autoscaler.store.statements import _row
 from autoscaler.store.tables import cooldowns
 from tests.store.records import call, job, machine, rerun, runner
 
@@ -85,10 +85,10 @@ def test_the_largest_numbers_of_jobs_can_be_stored() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: delivery_row(replace(DELIVERY, id="\0")), f"delivery id {CHARACTERS}"),
-        (lambda: delivery_row(replace(DELIVERY, event="\ud800")), f"delivery event {CHARACTERS}"),
+        (lambda: arrival(replace(DELIVERY, id="\0")), f"delivery id {CHARACTERS}"),
+        (lambda: arrival(replace(DELIVERY, event="\ud800")), f"delivery event {CHARACTERS}"),
         (
-            lambda: delivery_row(replace(DELIVERY, received_at=NEVER)),
+            lambda: arrival(replace(DELIVERY, received_at=NEVER)),
             "the time of delivery is not finite: nan",
         ),
         (lambda: history_row(replace(HISTORY, at=NEVER)), "the time of history is not finite: nan"),
@@ -115,10 +115,8 @@ def test_the_largest_numbers_of_jobs_can_be_stored() -> None:
             lambda: _row(EAST, ReadingKind.QUOTA, Reading("L-1", NEVER, 1.0)),
             "the quota of L-1 is not a number",
         ),
-        (lambda: Heartbeat.of(NEVER), "the time of heartbeat is not finite: nan"),
-        (lambda: Heartbeat.of(1.0, NEVER), "the time of arrived_until is not finite: nan"),
         (
-            lambda: Decision.of([], [], [], [], Installations(InstallationId("\0"), ())).rows(),
+            lambda: Batch().add(Decision(installations=Installations(InstallationId("\0"), ()))),
             f"installation {CHARACTERS}",
         ),
     ],
@@ -127,6 +125,13 @@ def test_a_value_that_cannot_be_stored_is_named(make: Callable[[], object], word
     with pytest.raises(StoreError) as refused:
         make()
     assert str(refused.value) == words
+
+
+async def test_a_heartbeat_that_cannot_be_stored_is_named(store: SqliteStore) -> None:
+    with pytest.raises(StoreError, match="the time of heartbeat is not finite: nan"):
+        await store.record_heartbeat(NEVER)
+    with pytest.raises(StoreError, match="the time of arrived_until is not finite: nan"):
+        await store.record_heartbeat(1.0, NEVER)
 
 
 def test_an_error_that_sqlite_did_not_raise_is_reported_by_its_type(path: Path) -> None:

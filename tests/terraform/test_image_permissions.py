@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 import autoscaler.images
-from autoscaler.images.smoke_test import FAILED, PUBLISHED
+from autoscaler.providers.ec2.images.smoke_test import FAILED
+from autoscaler.providers.ec2.tags import PUBLISHED
 from lab.ec2.moto import MotoProcess
 from lab.laboratory import LabFleet, Laboratory
 from lab.terraform.commands import Terraform, copied

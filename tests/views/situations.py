@@ -14,14 +14,14 @@ from autoscaler.model.catalogue import Catalogue, Limits
 from autoscaler.model.identifiers import Instant, JobId, Seconds, SkuName
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.operators import OperatorName
-from autoscaler.model.unmatched import Unmatched
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.entry import Code
+from autoscaler.model.reasons.table import WaitCode
 from autoscaler.simulator.world.schedule import REPOSITORY, Fault, JobArrival, Schedule
 from autoscaler.simulator.world.setting import Setting
 from autoscaler.simulator.world.virtual_time import EPOCH, run, unowned
 from autoscaler.simulator.world.world import SimulatedWorld
 from autoscaler.views.explanation import Explanation
-from autoscaler.views.next_event import NextEvent
+from autoscaler.views.waits import NextEvent
 from tests.chaos.fleet import CATALOGUE, QUOTA, SETTING
 from tests.chaos.trial import PATIENCE, final_violations
 
@@ -74,7 +74,7 @@ class Situation:
         assert found is not None
         return found
 
-    def code(self, number: int = 1) -> WaitCode | Unmatched | None:
+    def code(self, number: int = 1) -> Code | None:
         """Return why a job waits, or None if it does not."""
         view = self.explained(number).job
         assert view is not None

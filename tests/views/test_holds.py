@@ -16,7 +16,7 @@ from autoscaler.model.cooldowns import (
     zone_key,
 )
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.views.holds import offerings_on_hold
+from autoscaler.views.offerings import offerings_on_hold
 from tests.ledger.builders import GPU, World
 from tests.planner.fleets import EAST, catalogue, offering, sku
 

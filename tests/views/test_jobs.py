@@ -11,20 +11,21 @@ from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
-from autoscaler.model.unmatched import Unmatched
-from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.faults import Trouble
+from autoscaler.model.reasons.table import FaultCode, Unmatched, WaitCode
+from autoscaler.model.reasons.waiting import Reason
+from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, Starts
 from autoscaler.views.explanation import explain_job, explain_labels
-from autoscaler.views.jobs import running_jobs, waiting_jobs
+from autoscaler.views.jobs import running_jobs, unmatched_jobs, waiting_jobs
 from autoscaler.views.machines import machines, named
-from autoscaler.views.starts import Starts
-from autoscaler.views.status import LONG_WAIT, Counts, Trouble, status
-from autoscaler.views.unmatched import unmatched_counts, unmatched_jobs
-from autoscaler.views.waits import UnmatchedReason, Wait, wait_of
+from autoscaler.views.status import Counts, status
+from autoscaler.views.waits import Wait, wait_of
 from tests.ledger.builders import ALICE, GPU, World
 from tests.ledger.test_holds import leaves_idle
 from tests.planner.fleets import catalogue, sku
 
+NO_SKU = "no SKU has all of the labels gpuu"
+LONG_WAIT = FaultCode.JOB_WAITS_FOR_HOURS.entry.threshold.above
 NONE = Counts(running={}, oldest={}, dollars_per_hour=0.0)
 
 
@@ -154,7 +155,9 @@ def test_labels_of_no_sku_name_the_nearest_one() -> None:
 
 
 def test_labels_of_any_repository_need_neither_a_scope_nor_access() -> None:
-    closed = dataclasses.replace(sku("gpu"), access=Access(repositories=("acme/other",)))
+    closed = dataclasses.replace(
+        sku("gpu"), access=Access(repositories=("acme/other",), forks=True)
+    )
     world = World(catalogue(closed))
     assert explain_labels(world.fleet(), "acme/widgets", ["gpu"]).skus == ()
     found = explain_labels(world.fleet(), None, ["GPU"])
@@ -164,14 +167,16 @@ def test_labels_of_any_repository_need_neither_a_scope_nor_access() -> None:
 
 
 def test_queued_jobs_that_no_sku_serves_are_listed_with_the_reason_oldest_first() -> None:
-    closed = dataclasses.replace(sku("gpu"), access=Access(repositories=("acme/other",)))
+    closed = dataclasses.replace(
+        sku("gpu"), access=Access(repositories=("acme/other",), forks=True)
+    )
     world = World(catalogue(closed, sku("cpu")))
     world.queue(4, labels=("gpu",))
     world.now -= 1
     world.queue(5, labels=("gpuu",))
     world.queue(6, labels=("ubuntu-latest",))
     world.queue(7, labels=("cpu",))
-    assert unmatched_counts(world.fleet()) == {"labels": 1, "access": 1}
+    assert status(world.fleet(), {}, NONE).unmatched == {"labels": 1, "access": 1}
     found = unmatched_jobs(world.fleet(), 9)
     assert [(one.id, one.wait.code) for one in found if one.wait is not None] == [
         (5, Unmatched.LABELS),
@@ -199,9 +204,11 @@ def test_a_job_that_no_sku_serves_says_so() -> None:
     assert "nearest SKU is gpu" in found.unmatched
     assert found.next_event is None
     assert found.job is not None
-    assert found.job.wait == Wait(
-        0, 0, 0, (UnmatchedReason(Unmatched.LABELS, found.unmatched),), blocked=True
+    reason = Reason(
+        Unmatched.LABELS, ("gpuu",), found.unmatched.removeprefix(NO_SKU), variant="named"
     )
+    assert found.job.wait == Wait(0, 0, 0, (reason,), blocked=True)
+    assert reason.message == found.unmatched
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from autoscaler.model.operator_holds import (
     sku_target,
 )
 from autoscaler.model.plan import Launch
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import WaitReason
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.waiting import WaitCode, WaitReason
 from autoscaler.views.explanation import Explanation, explain_job
-from autoscaler.views.next_event import next_event
-from autoscaler.views.waits import Wait
+from autoscaler.views.waits import Wait, next_event
 from tests.ledger.builders import ALICE, GPU, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku
 
@@ -157,7 +157,7 @@ def test_every_code_has_a_next_event() -> None:
     world = World()
     world.queue(1)
     for code in WaitCode:
-        reasons = (WaitReason(code, "words"),)
+        reasons = (WaitReason(code, words="words"),)
         found = next_event(world.fleet(), world.job(1), Wait(1, 1, 1, reasons, blocked=True))
         assert found.what, code
         if code in WITHOUT_TIME:
@@ -198,7 +198,7 @@ NOW = {WaitCode.LAUNCH_PLANNED, WaitCode.JOB_UNCONFIRMED, WaitCode.RUN_UNKNOWN, 
 def test_a_reason_alone_is_announced_in_these_words(code: WaitCode) -> None:
     world = World()
     world.queue(1)
-    wait = Wait(1, 1, 1, (WaitReason(code, "words"),), blocked=True)
+    wait = Wait(1, 1, 1, (WaitReason(code, words="words"),), blocked=True)
     found = next_event(world.fleet(), world.job(1), wait)
     assert (found.what, found.is_estimate) == (ANNOUNCED[code], code in ESTIMATES)
     assert found.machine is None

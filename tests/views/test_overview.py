@@ -9,15 +9,20 @@ from autoscaler.model.accounting import MachineUse
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs.job import JobState
-from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective, objective_of
-from autoscaler.model.waiting import WaitCode, WaitReason
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import WaitReason, in_short
+from autoscaler.model.wait_objectives import (
+    DEFAULT_OBJECTIVES,
+    Starts,
+    WaitObjective,
+    objective_of,
+    total,
+)
 from autoscaler.observability.alert_rules import AlertParameters
 from autoscaler.views.cost import cost
 from autoscaler.views.grid import MOST_COLUMNS, MOST_COMMITS, Commit, grid, repositories
 from autoscaler.views.overview import oldest_jobs
-from autoscaler.views.starts import Starts, total
 from autoscaler.views.timeline import job_stages, machine_stages
-from autoscaler.views.waits import in_short
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 from tests.server.asked_world import AskedWorld
@@ -198,7 +203,7 @@ def test_costs_are_by_sku_and_by_what_the_machines_do() -> None:
 
 def test_reasons_with_the_same_words_are_one() -> None:
     def held(what: str, why: str) -> WaitReason:
-        return WaitReason(WaitCode.CAPACITY, f"{what} is on hold: {why}")
+        return WaitReason(WaitCode.CAPACITY, (what,), why)
 
     assert in_short([held("a", "none left"), held("b", "none left")]) == (
         "a and b are on hold: none left"
@@ -206,5 +211,16 @@ def test_reasons_with_the_same_words_are_one() -> None:
     assert in_short([held("a", "none left"), held("b", "sold out")]) == (
         "a is on hold: none left; b is on hold: sold out"
     )
-    limit = WaitReason(WaitCode.MAX_MACHINES, "max_machines of gpu (1) is reached")
-    assert in_short([limit, limit]) == limit.message
+    limit = WaitReason(WaitCode.MAX_MACHINES, ("gpu",), count=1)
+    assert in_short([limit, limit]) == limit.message == "max_machines of gpu (1) is reached"
+
+
+def test_words_of_a_provider_that_look_like_ours_are_not_taken_apart() -> None:
+    reasons = [
+        WaitReason(WaitCode.CAPACITY, ("a",), "the zone is on hold: {maintenance}"),
+        WaitReason(WaitCode.CAPACITY, ("b",), "the rack is on hold: {maintenance}"),
+    ]
+    assert in_short(reasons) == (
+        "a is on hold: the zone is on hold: {maintenance}; "
+        "b is on hold: the rack is on hold: {maintenance}"
+    )

@@ -8,7 +8,6 @@ from autoscaler.model.catalogue import Catalogue, IdlePolicy, Limits
 from autoscaler.model.jobs.job import JobState
 from autoscaler.planner.planner import plan
 from autoscaler.views.preview import Preview, demand_of, preview, under
-from autoscaler.views.unmatched import unmatched_counts
 from tests.ledger.builders import World
 from tests.planner.fleets import EAST, catalogue, offering, sku
 
@@ -66,7 +65,7 @@ def test_jobs_that_others_serve_do_not_count_as_jobs_without_a_sku() -> None:
     world.queue(6, labels=("ubuntu-latest",))
     world.observe(7, JobState.QUEUED, repository="stranger/widgets")
     seen = previewed(world, catalogue(sku(), sku("cpu")))
-    assert seen.without_sku == sum(unmatched_counts(world.fleet()).values()) == 1
+    assert seen.without_sku == sum(map(len, world.fleet().unmatched.values())) == 1
 
 
 def test_launch_requests_of_the_same_kind_are_added_up() -> None:

@@ -11,7 +11,7 @@ import pytest
 from autoscaler.ledger.jobs.runs import OUTSIDE_ACCESS
 from autoscaler.model.catalogue import Access, LaunchRate, Limits, Rate, RegistrationRate
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 from autoscaler.simulator.world.actions import HOOK_TAKES
 from autoscaler.simulator.world.machine import LISTENER_STARTS
 from autoscaler.simulator.world.schedule import REPOSITORY, Fault, FaultKind, JobArrival

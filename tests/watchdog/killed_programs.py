@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import psutil
 import pytest
 
-from autoscaler.providers.ec2.channel import WorkerChannel
+from autoscaler.providers.ec2.worker.channel import WorkerChannel
 from lab.ec2.moto import MotoClient, MotoProcess
 from lab.kubernetes.admin import Administrator
 from lab.kubernetes.cluster import Cluster

@@ -115,7 +115,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    adopt_orphans()
+    # mutmut waits for any child of its own, and would take the orphan of a mutant that timed out for one.
+    if "MUTANT_UNDER_TEST" not in os.environ:
+        adopt_orphans()
     note_started()
     config.stash[_RUN] = Run(config)
     config.stash[_RUN].begin("the collection")

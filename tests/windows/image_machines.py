@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from autoscaler.app.agent_file import build_agent
-from autoscaler.images.smoke_test import USER_DATA
+from autoscaler.providers.ec2.images.smoke_test import USER_DATA
 from lab.ec2.service import LabEc2
 from lab.machine_host import LabMachine
 from lab.windows.commands import CommandServer

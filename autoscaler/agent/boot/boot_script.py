@@ -13,7 +13,7 @@ from autoscaler.agent.clock import Clock
 from autoscaler.agent.host import WINDOWS, Host
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import BOOT_SCRIPT
-from autoscaler.agent.process_group import ProcessGroup
+from autoscaler.agent.programs import ProcessGroup
 from autoscaler.agent.verdicts import Check
 
 TYPE_CHECKING = False

@@ -9,9 +9,10 @@ import json
 import os
 import time
 
-from autoscaler.agent.actions import AttestAgain, PowerOff, TryAgain
+from autoscaler.agent.actions import AttestAgain, BadSettings, PowerOff, TryAgain
 from autoscaler.agent.boot.http_client import Answer, Link
 from autoscaler.agent.clock import Clock
+from autoscaler.agent.host import read_trusted
 from autoscaler.agent.limits import MOST_BODY
 
 TYPE_CHECKING = False
@@ -132,6 +133,19 @@ class Controller:
         if ours and answer.status in (403, 410, 426):
             raise PowerOff(f"the controller answered {why}")
         raise TryAgain(why, answer.retry_after)
+
+
+def connect(controller_file: str, proof: Callable[[], str], clock: Clock) -> Controller:
+    """Return the client of the controller that this file names. Raises BadSettings."""
+    values = read_trusted(controller_file)
+    if values is None:
+        raise BadSettings(f"{controller_file}: absent")
+    url, provider, ca = values.get("controller"), values.get("provider"), values.get("ca")
+    if not isinstance(url, str) or not isinstance(provider, str):
+        raise BadSettings("controller file: controller and provider must be text")
+    if ca is not None and not isinstance(ca, str):
+        raise BadSettings("controller file: ca must be text or null")
+    return Controller(Link(url, ca), provider, proof, clock)
 
 
 def _object(text: bytes) -> dict[str, Any]:

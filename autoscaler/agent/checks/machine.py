@@ -1,4 +1,4 @@
-"""The health checks of a machine before it may get a registration."""
+"""All health checks of a machine before it may get a registration: its own, its accelerators', its image's."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from autoscaler.agent.actions import BadSettings, TryAgain
 from autoscaler.agent.boot.boot_script import check_boot_script
 from autoscaler.agent.boot.bootstrap_client import is_name
 from autoscaler.agent.boot.http_client import Link
+from autoscaler.agent.checks.accelerators import check_accelerators
 from autoscaler.agent.checks.name_resolution import check_dns
+from autoscaler.agent.clock import Clock
 from autoscaler.agent.hooks.scripts import check_hooks
 from autoscaler.agent.host import WINDOWS, Host, free_bytes
-from autoscaler.agent.limits import MOST_VERSION
+from autoscaler.agent.limits import IMAGE_CHECK, MOST_VERSION
+from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, last_line, run_program
 from autoscaler.agent.runner.account import runner_account, runner_program
 from autoscaler.agent.runner.listener_log import readable
 from autoscaler.agent.verdicts import Check
@@ -30,6 +33,27 @@ VERSION_TIMEOUT = 60.0
 
 FREE_INODES = 50_000
 """A checkout of a large repository with its submodules has tens of thousands of files."""
+
+
+PROGRAM = "/opt/runner-agent/health-check"
+"""The check that an image brings itself, such as a short computation on each GPU."""
+
+
+def check_machine(
+    health_checks: dict[str, Any], skew: float | None, host: Host, clock: Clock
+) -> list[Check]:
+    """Run the checks with the controller's parameters. The image's own runs if all others passed.
+
+    `skew`: how far the clock is off, in seconds. If a job runs in a pod of its own, with the accelerators and
+    another image, neither the accelerators nor the image are checked here.
+    """
+    checks = run_health_checks(health_checks, skew, host, GITHUB_TIMEOUT)
+    if not host.has_accelerators:
+        return checks
+    checks += check_accelerators(health_checks, host, clock)
+    if all(check.ok for check in checks):
+        checks += check_image(host, clock)
+    return checks
 
 
 def run_health_checks(
@@ -136,3 +160,23 @@ def _check_version(host: Host, timeout: float) -> Check:
     if not last[:1].isdigit() or not is_name(last) or len(last) > MOST_VERSION:
         return Check("runner_version", True, "not known: the answer is not a version")
     return Check("runner_version", True, last)
+
+
+def check_image(host: Host, clock: Clock) -> list[Check]:
+    """Run the image's program as the user of the runner, which shows whether jobs may open the devices.
+
+    Without such a program, and on Windows, there is no check.
+    """
+    path = host.root + PROGRAM
+    if WINDOWS or not os.path.lexists(path):
+        return []
+    try:
+        identity, variables = runner_account(host)
+        environment = {**os.environ, **variables}
+        done = run_program([path], clock.network(IMAGE_CHECK), env=environment, cwd="/", **identity)
+    except (BadSettings, NotInstalled, NoUsableAnswer) as error:
+        return [Check("image", False, str(error))]
+    detail = last_line(done.text)
+    if done.status != 0:
+        return [Check("image", False, f"exited with {done.status}: {detail}")]
+    return [Check("image", True, detail)]

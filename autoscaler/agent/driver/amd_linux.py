@@ -1,4 +1,4 @@
-"""One try to install AMD's driver and ROCm's runtime on Ubuntu. A step whose result is there does nothing.
+"""Installs AMD's driver and ROCm's runtime on Ubuntu.
 
 The steps are those of AMD's page (ROCm installation, "Ubuntu native installation"): AMD's repositories, the
 package amdgpu-dkms, which builds the kernel module, and ROCm's packages.
@@ -11,16 +11,10 @@ import re
 from autoscaler.agent.checks.amd_smi import read_gpus
 from autoscaler.agent.checks.rocm import DRIVER, read_rocminfo
 from autoscaler.agent.driver.packages import Packages
-from autoscaler.agent.driver.plan import AmdPlan, DriverFailure, amd_gpus, kernel_version
-from autoscaler.agent.driver.steps import DriverSteps
+from autoscaler.agent.driver.plan import DriverFailure, amd_gpus, kernel_version
+from autoscaler.agent.driver.steps import DriverTry
 from autoscaler.agent.limits import GPU_ANSWER
 from autoscaler.agent.programs import NoUsableAnswer
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from autoscaler.agent.driver.ports import DriverMachine
 
 AMD_FREE_GIB = 20.0
 """A margin for the packages, what they contain and the build. AMD publishes no figure for the runtime."""
@@ -33,35 +27,27 @@ UDEV_TEXT = 'KERNEL=="kfd", MODE="0666"\nSUBSYSTEM=="drm", KERNEL=="renderD*", M
 """Lets the user of the runner open the devices, without the groups render and video."""
 
 
-class AmdTry:
-    """One try. `end` is when it must be over, `report` gets each stage before it begins."""
-
-    def __init__(
-        self, plan: AmdPlan, machine: DriverMachine, report: Callable[[str], None], end: float
-    ) -> None:
-        self._plan = plan
-        self._machine = machine
-        self._steps = DriverSteps(machine, report, end)
+class AmdTry(DriverTry):
+    """One try on Ubuntu. The kind of driver is the release of Ubuntu."""
 
     def check_before(self) -> str:
         """Return the release of Ubuntu. Raises DriverFailure if no try can succeed."""
-        self._steps.report("driver_checks")
-        if not amd_gpus(self._machine.devices()):
+        self.report("driver_checks")
+        if not amd_gpus(self.machine.devices()):
             raise DriverFailure("driver_device", "the machine has no AMD GPU", lasting=True)
         found = re.search(
-            r'^VERSION_CODENAME="?(\w+)', self._machine.read("/etc/os-release"), re.MULTILINE
+            r'^VERSION_CODENAME="?(\w+)', self.machine.read("/etc/os-release"), re.MULTILINE
         )
         suite = found.group(1) if found else ""
-        if suite not in AMD_SUITES or not self._machine.find("apt-get"):
+        if suite not in AMD_SUITES or not self.machine.find("apt-get"):
             why = f"AMD's packages are installed on Ubuntu {' and '.join(AMD_SUITES)} only"
             raise DriverFailure("driver_packages", why, lasting=True)
         loaded = self._loaded()
-        if loaded and self._release() != self._plan.version:
-            why = f"the image already has amdgpu {loaded}: use driver: preinstalled"
-            raise DriverFailure("driver_present", why, lasting=True)
+        if loaded and self._release() != self.plan.version:
+            self.refuse_other(loaded, "", "amdgpu")
         if not loaded:
             self._check_kernel()
-            self._steps.check_room(AMD_FREE_GIB)
+            self.check_room(AMD_FREE_GIB)
         return suite
 
     def _check_kernel(self) -> None:
@@ -70,38 +56,38 @@ class AmdTry:
         The kernel on which a release of the driver is based is the newest that it supports
         (ROCm/legacy-rocm-build#6193).
         """
-        kernel, newest = self._machine.kernel(), self._plan.newest_kernel
+        kernel, newest = self.machine.kernel(), self.plan.newest_kernel
         if newest and kernel_version(kernel) > kernel_version(newest):
-            why = f"amdgpu {self._plan.version} builds for kernels up to {newest}, and this is {kernel}: "
+            why = f"amdgpu {self.plan.version} builds for kernels up to {newest}, and this is {kernel}: "
             why += "take a newer amdgpu-driver in versions.yaml, or an image with an older kernel"
             raise DriverFailure("driver_build", why, lasting=True)
 
     def install(self, kind: str) -> str:
         """Install the driver and ROCm's runtime for this release of Ubuntu. Raises DriverFailure."""
         if not self._loaded():
-            self._steps.install_build_tools()
-            self._steps.report("driver_build")
-            Packages(self._machine, self._steps.end).install_amdgpu(self._plan, kind)
-            self._require("amdgpu-dkms", self._plan.version, self._release())
+            self.install_build_tools()
+            self.report("driver_build")
+            Packages(self.machine, self.end).install_amdgpu(self.plan, kind)
+            self._require("amdgpu-dkms", self.plan.version, self._release())
             self._load()
-        if self._rocm() != self._plan.rocm:
-            self._steps.report("driver_packages")
-            Packages(self._machine, self._steps.end).install_rocm(self._plan, kind)
-            self._require("ROCm", self._plan.rocm, self._rocm())
+        if self._rocm() != self.plan.rocm:
+            self.report("driver_packages")
+            Packages(self.machine, self.end).install_rocm(self.plan, kind)
+            self._require("ROCm", self.plan.rocm, self._rocm())
         architectures = self._ask()
-        return f"amdgpu {self._plan.version}, ROCm {self._plan.rocm}, {', '.join(architectures)}"
+        return f"amdgpu {self.plan.version}, ROCm {self.plan.rocm}, {', '.join(architectures)}"
 
     def reset(self) -> None:
         """Unload the driver before another try.
 
         The GPUs are not reset over PCI: that this is safe for GPUs that share a fabric (XGMI) is not verified.
         """
-        self._steps.report("driver_reset")
-        self._steps.unload(["amdgpu"])
+        self.report("driver_reset")
+        self.unload(["amdgpu"])
 
     def _loaded(self) -> str:
         """Return the version of AMD's loaded module, or nothing: the one of the kernel's source has none."""
-        return self._machine.read(DRIVER).strip()
+        return self.machine.read(DRIVER).strip()
 
     def _release(self) -> str:
         """Return the release of the package amdgpu-dkms, as AMD's repository names it.
@@ -109,7 +95,7 @@ class AmdTry:
         30.30.3 for 1:6.16.13.30300300-2327507.22.04, and 31.50 for 1:7.1.3.31500000-2390945.24.04.
         """
         argv = ["dpkg-query", "-W", "-f", "${Version}", "amdgpu-dkms"]
-        found = self._steps.run("driver_present", argv, GPU_ANSWER, check=False)
+        found = self.run("driver_present", argv, GPU_ANSWER, check=False)
         digits = re.search(r"\.(\d\d)(\d\d)(\d\d)\d\d-", found.text)
         if digits is None:
             return ""
@@ -117,7 +103,7 @@ class AmdTry:
 
     def _rocm(self) -> str:
         """Return the version of ROCm, 7.2.4 for 7.2.4-93, or nothing."""
-        return self._machine.read("/opt/rocm/.info/version").strip().partition("-")[0]
+        return self.machine.read("/opt/rocm/.info/version").strip().partition("-")[0]
 
     def _require(self, what: str, wanted: str, found: str) -> None:
         """Check what APT chose: another source may have the package, too. Raises DriverFailure."""
@@ -126,32 +112,30 @@ class AmdTry:
             raise DriverFailure("driver_packages", why, lasting=True)
 
     def _load(self) -> None:
-        self._steps.report("driver_load")
-        self._machine.write(UDEV_RULES, UDEV_TEXT)
+        self.report("driver_load")
+        self.machine.write(UDEV_RULES, UDEV_TEXT)
         reload = ["udevadm", "control", "--reload-rules"]
-        self._steps.run("driver_module", reload, GPU_ANSWER, check=False)
-        self._steps.unload(["amdgpu"])
-        self._steps.run("driver_module", ["modprobe", "amdgpu"], GPU_ANSWER)
+        self.run("driver_module", reload, GPU_ANSWER, check=False)
+        self.unload(["amdgpu"])
+        self.run("driver_module", ["modprobe", "amdgpu"], GPU_ANSWER)
         if not self._loaded():
             why = "the kernel has its own amdgpu, and that of amdgpu-dkms is wanted"
             raise DriverFailure("driver_module", why)
 
     def _ask(self) -> list[str]:
         """Ask rocminfo and amd-smi; return the architectures. An exit status alone proves nothing."""
-        name, rocm = "driver_query", self._machine.path("/opt/rocm/bin/")
+        name, rocm = "driver_query", self.machine.path("/opt/rocm/bin/")
         try:
-            _, gpus = read_rocminfo(
-                self._steps.run(name, [f"{rocm}rocminfo"], GPU_ANSWER, check=False)
-            )
+            _, gpus = read_rocminfo(self.run(name, [f"{rocm}rocminfo"], GPU_ANSWER, check=False))
         except NoUsableAnswer as error:
             raise DriverFailure(name, str(error)) from error
-        present = len(amd_gpus(self._machine.devices()))
+        present = len(amd_gpus(self.machine.devices()))
         if len(gpus) < present:
             raise DriverFailure(
                 name, f"rocminfo shows {len(gpus)} GPUs, and the machine has {present}"
             )
         argv = [f"{rocm}amd-smi", "static", "--asic", "--json"]
-        shown = read_asics(self._steps.run(name, argv, GPU_ANSWER, check=False).text)
+        shown = read_asics(self.run(name, argv, GPU_ANSWER, check=False).text)
         known = sorted({gpu.model for gpu in gpus})
         if len(shown) < present or not set(shown) <= set(known):
             why = f"amd-smi shows {', '.join(shown) or 'no GPU'}, and rocminfo {', '.join(known)}"

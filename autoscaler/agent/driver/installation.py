@@ -9,9 +9,10 @@ from __future__ import annotations
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.driver.amd_linux import AmdTry
 from autoscaler.agent.driver.local_machine import LocalMachine
-from autoscaler.agent.driver.nvidia_linux import NvidiaTry
+from autoscaler.agent.driver.nvidia_linux import NvidiaLinuxTry
 from autoscaler.agent.driver.nvidia_windows import NvidiaWindowsTry
 from autoscaler.agent.driver.plan import AmdPlan, DriverFailure, DriverPlan, read_driver_plan
+from autoscaler.agent.driver.steps import DriverTry
 from autoscaler.agent.host import WINDOWS, Host, read_trusted
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import DRIVER_TRY, GPU_ANSWER
@@ -22,13 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from autoscaler.agent.driver.ports import DriverMachine, DriverTry
-
-    NewTry = Callable[[Any, DriverMachine, Callable[[str], None], float], DriverTry]
+    NewTry = type[DriverTry]
 
 TRIES = 3
 
-LINUX_VENDORS: dict[str, NewTry] = {"nvidia": NvidiaTry, "amd": AmdTry}
+LINUX_VENDORS: dict[str, NewTry] = {"nvidia": NvidiaLinuxTry, "amd": AmdTry}
 WINDOWS_VENDORS: dict[str, NewTry] = {"nvidia": NvidiaWindowsTry}
 """The installation of each vendor's driver, by operating system."""
 
@@ -56,7 +55,7 @@ def check_driver(
 
 def install_driver(
     plan: DriverPlan | AmdPlan,
-    machine: DriverMachine,
+    machine: LocalMachine,
     report: Callable[[str], None],
     vendors: dict[str, NewTry] = LINUX_VENDORS,
 ) -> Check:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
 import shutil
 import subprocess
 
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.driver.plan import DriverFailure, PciDevice, RemoteFile
-from autoscaler.agent.driver.windows_devices import LIST_DEVICES, read_devices
 from autoscaler.agent.host import WINDOWS, Host, free_bytes
 from autoscaler.agent.limits import GPU_ANSWER, MOST_OUTPUT
-from autoscaler.agent.process_group import ProcessGroup
-from autoscaler.agent.programs import KILLED, NotInstalled, NoUsableAnswer, Output
+from autoscaler.agent.programs import (
+    NotInstalled,
+    NoUsableAnswer,
+    Output,
+    end_group,
+    start_group,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +33,21 @@ QUIET = {
     "TMPDIR": "/var/tmp",  # noqa: S108 - /tmp is in memory on Amazon Linux, too small for the driver
 }
 """Variables of all programs."""
+
+
+LIST_DEVICES = (
+    "Get-CimInstance Win32_PnPEntity -Filter 'Present = TRUE' | Where-Object DeviceID -like 'PCI\\*' |"
+    " ForEach-Object { [Console]::Out.WriteLine($_.DeviceID + ' ' + ($_.CompatibleID -join ' ')) }"
+)
+"""PowerShell that prints a line for each device that is there: its ID and its compatible IDs."""
+
+_DEVICE = re.compile(r"PCI\\VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})\S*")
+_CLASS = re.compile(r"&CC_([0-9A-F]{6})\b")
+"""Both forms: Microsoft, "Identifiers for PCI Devices"."""
+
+
+_KEYS = ("vendor", "device", "class")
+"""The files of a device in sysfs."""
 
 
 class LocalMachine:
@@ -57,26 +76,12 @@ class LocalMachine:
             log.write(f"--- {' '.join(argv)}\n".encode())
             log.flush()
             start = os.fstat(log.fileno()).st_size
-            try:
-                process = subprocess.Popen(  # noqa: S603 - fixed programs of the image
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **QUIET, **variables},
-                    start_new_session=True,
-                )
-            except FileNotFoundError:
-                raise NotInstalled(f"{argv[0]} is not installed") from None
-            except OSError as error:
-                raise NoUsableAnswer(f"{argv[0]} does not start: {error.strerror}") from error
-        group = ProcessGroup(process)
+            environment = {**os.environ, **QUIET, **variables}
+            process, group = start_group(argv, log, env=environment)
         try:
             status = process.wait(self._clock.network(timeout))
         except subprocess.TimeoutExpired:
-            group.end()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(KILLED)
+            end_group(process, group)
             name = os.path.basename(argv[0])
             raise NoUsableAnswer(f"{name} did not end within {timeout:.0f} s") from None
         finally:
@@ -177,9 +182,6 @@ class LocalMachine:
         return free_bytes(self._root or os.sep) / 2**30
 
 
-_KEYS = ("vendor", "device", "class")
-
-
 def _sha256(path: str) -> str:
     import hashlib  # slow to import
 
@@ -188,3 +190,14 @@ def _sha256(path: str) -> str:
         while chunk := file.read(CHUNK):
             found.update(chunk)
     return found.hexdigest()
+
+
+def read_devices(text: str) -> list[PciDevice]:
+    """Return the devices in the output of LIST_DEVICES. Other lines, such as errors, are no devices."""
+    found = []
+    for line in text.splitlines():
+        device, kind = _DEVICE.match(line), _CLASS.search(line)
+        if device and kind:
+            vendor, number = int(device.group(1), 16), int(device.group(2), 16)
+            found.append(PciDevice(device.group(0), vendor, number, int(kind.group(1), 16)))
+    return found

@@ -1,27 +1,19 @@
-"""One try to install NVIDIA's driver on Linux. Each step does nothing if its result is there already."""
+"""Installs NVIDIA's driver on Linux."""
 
 from __future__ import annotations
 
-from autoscaler.agent.checks.nvidia import NvidiaLog, read_nvidia_smi
 from autoscaler.agent.driver.packages import Packages
 from autoscaler.agent.driver.plan import (
     FREE_GIB,
     DriverFailure,
-    DriverPlan,
     has_nvswitch,
     kernel_modules,
     nvidia_gpus,
 )
-from autoscaler.agent.driver.steps import DriverSteps
+from autoscaler.agent.driver.steps import NvidiaTry
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import FABRIC_MANAGER_START, GPU_ANSWER, IMAGE_PULL
-from autoscaler.agent.programs import NoUsableAnswer, last_line
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from autoscaler.agent.driver.ports import DriverMachine
+from autoscaler.agent.programs import last_line
 
 DRIVER_FOLDER = "/var/lib/runner-agent/driver"
 """Where the downloads are. Only root can open it."""
@@ -47,31 +39,22 @@ FABRIC_MANAGER_PAUSE = 10.0
 """Seconds between two starts of Fabric Manager."""
 
 
-class NvidiaTry:
-    """One try. `end` is when it must be over, `report` gets each stage before it begins."""
-
-    def __init__(
-        self, plan: DriverPlan, machine: DriverMachine, report: Callable[[str], None], end: float
-    ) -> None:
-        self._plan = plan
-        self._machine = machine
-        self._steps = DriverSteps(machine, report, end)
+class NvidiaLinuxTry(NvidiaTry):
+    """One try on Linux."""
 
     def check_before(self) -> str:
         """Return the kind of kernel modules for the GPUs. Raises DriverFailure if no try can succeed."""
-        plan, machine = self._plan, self._machine
-        self._steps.report("driver_checks")
+        plan, machine = self.plan, self.machine
+        self.report("driver_checks")
         devices = machine.devices()
         modules = kernel_modules(nvidia_gpus(devices), plan.version)
         loaded = machine.read(MODULE_VERSION).strip()
-        if loaded not in ("", plan.version):
-            why = f"the image already has driver {loaded}: use driver: preinstalled"
-            raise DriverFailure("driver_present", why, lasting=True)
+        self.refuse_other(loaded, plan.version)
         if not loaded and any(machine.exists(path) for path in GRID_FILES):
             why = "the image has a GRID driver, which this agent does not install"
             raise DriverFailure("driver_present", why, lasting=True)
         if not loaded:
-            self._steps.check_room(FREE_GIB)
+            self.check_room(FREE_GIB)
         if has_nvswitch(devices) and plan.fabric_manager is None:
             why = "NVSwitches need Fabric Manager, whose checksum is not in versions.yaml"
             raise DriverFailure("driver_fabric_manager", why, lasting=True)
@@ -79,12 +62,12 @@ class NvidiaTry:
 
     def install(self, kind: str) -> str:
         """Install the driver with this kind of kernel modules, and what belongs to it. Raises DriverFailure."""
-        if self._machine.read(MODULE_VERSION).strip() != self._plan.version:
-            self._steps.install_build_tools()
+        if self.machine.read(MODULE_VERSION).strip() != self.plan.version:
+            self.install_build_tools()
             self._build(kind)
             self._load()
-        gpus = self._ask()
-        installed = f"NVIDIA {self._plan.version}, {kind} modules"
+        gpus = len(self.ask_nvidia_smi(self.left()).gpus)
+        installed = f"NVIDIA {self.plan.version}, {kind} modules"
         try:
             return installed + self._set_up(gpus)
         except DriverFailure as failure:
@@ -94,12 +77,12 @@ class NvidiaTry:
 
     def _set_up(self, gpus: int) -> str:
         """Set up what uses the loaded driver. Return what was not tested. Raises DriverFailure."""
-        if has_nvswitch(self._machine.devices()):
+        if has_nvswitch(self.machine.devices()):
             self._install_fabric_manager()
             self._start_fabric_manager()
         # It only costs time if this fails, and the health checks report it.
-        self._steps.run("driver_query", ["nvidia-smi", "-pm", "1"], GPU_ANSWER, check=False)
-        if self._plan.toolkit is None or not self._machine.find("docker"):
+        self.run("driver_query", ["nvidia-smi", "-pm", "1"], GPU_ANSWER, check=False)
+        if self.plan.toolkit is None or not self.machine.find("docker"):
             return ""
         self._install_toolkit()
         if why := self._pull():
@@ -110,59 +93,46 @@ class NvidiaTry:
 
     def reset(self) -> None:
         """Unload the driver and reset the GPUs, before another try."""
-        self._steps.report("driver_reset")
-        self._steps.unload(MODULES)
-        self._steps.reset(nvidia_gpus(self._machine.devices()))
+        self.report("driver_reset")
+        self.unload(MODULES)
+        self.reset_gpus(nvidia_gpus(self.machine.devices()))
 
     def _build(self, modules: str) -> None:
-        machine, plan = self._machine, self._plan
-        self._steps.report("driver_download")
+        machine, plan = self.machine, self.plan
+        self.report("driver_download")
         path = f"{DRIVER_FOLDER}/{plan.file.url.rpartition('/')[2]}"
-        machine.fetch(plan.file, path, self._steps.left())
-        self._steps.report("driver_build")
+        machine.fetch(plan.file, path, self.left())
+        self.report("driver_build")
         argv = ["sh", machine.path(path), "--silent", "--no-drm", "--skip-module-load"]
         argv.append(f"--kernel-module-type={modules}")
-        self._steps.run("driver_build", argv, self._steps.left(), CC=self._steps.compiler())
+        self.run("driver_build", argv, self.left(), CC=self.compiler())
 
     def _load(self) -> None:
-        self._steps.report("driver_load")
+        self.report("driver_load")
         for module in ("nvidia", "nvidia-uvm"):
-            self._steps.run("driver_module", ["modprobe", module], GPU_ANSWER)
-        loaded = self._machine.read(MODULE_VERSION).strip()
-        if loaded != self._plan.version:
-            why = f"the kernel has driver {loaded or 'none'}, and {self._plan.version} is wanted"
+            self.run("driver_module", ["modprobe", module], GPU_ANSWER)
+        loaded = self.machine.read(MODULE_VERSION).strip()
+        if loaded != self.plan.version:
+            why = f"the kernel has driver {loaded or 'none'}, and {self.plan.version} is wanted"
             raise DriverFailure("driver_module", why)
 
-    def _ask(self) -> int:
-        """Ask nvidia-smi for its version and the GPUs' names: its exit status alone proves nothing.
-
-        Returns how many GPUs it shows. The health checks report one that is missing.
-        """
-        log = self._nvidia_log("driver_query", ["nvidia-smi", "-q", "-x"])
-        if log.driver != self._plan.version:
-            why = f"nvidia-smi shows driver {log.driver}, and {self._plan.version} is wanted"
-            raise DriverFailure("driver_query", why)
-        if not any(gpu.values.get("product_name") for gpu in log.gpus):
-            raise DriverFailure("driver_query", "nvidia-smi shows no GPU with a name")
-        return len(log.gpus)
-
     def _install_fabric_manager(self) -> None:
-        machine, plan, name = self._machine, self._plan, "driver_fabric_manager"
-        self._steps.report(name)
+        machine, plan, name = self.machine, self.plan, "driver_fabric_manager"
+        self.report(name)
         if machine.exists(FABRIC_MANAGER_FILES[-1][1]):
             return
         archive = f"{DRIVER_FOLDER}/fabricmanager.tar.xz"
-        machine.fetch(plan.fabric_manager, archive, self._steps.left())
+        machine.fetch(plan.fabric_manager, archive, self.left())
         unpacked = machine.path(DRIVER_FOLDER)
         to = ["-C", unpacked, "--strip-components=1"]
-        self._steps.run(name, ["tar", "-xf", machine.path(archive), *to], self._steps.left())
+        self.run(name, ["tar", "-xf", machine.path(archive), *to], self.left())
         target = machine.path("/usr/share/nvidia/nvswitch")
-        self._steps.run(name, ["mkdir", "-p", target], GPU_ANSWER)
+        self.run(name, ["mkdir", "-p", target], GPU_ANSWER)
         for part, place in FABRIC_MANAGER_FILES:
             copy = ["cp", "-a", f"{unpacked}/{part}", machine.path(place)]
-            self._steps.run(name, copy, GPU_ANSWER)
-        self._steps.run(name, ["ldconfig"], GPU_ANSWER)
-        self._steps.run(name, ["systemctl", "daemon-reload"], GPU_ANSWER)
+            self.run(name, copy, GPU_ANSWER)
+        self.run(name, ["ldconfig"], GPU_ANSWER)
+        self.run(name, ["systemctl", "daemon-reload"], GPU_ANSWER)
 
     def _start_fabric_manager(self) -> None:
         """Start Fabric Manager until it runs. Raises DriverFailure after FABRIC_MANAGER_START seconds.
@@ -171,30 +141,30 @@ class NvidiaTry:
         Manager then waits for 30 s, and exits with an error; a later start succeeds (pytorch/ci-infra#552).
         """
         name, unit = "driver_fabric_manager", "nvidia-fabricmanager.service"
-        until = self._machine.now() + FABRIC_MANAGER_START
-        self._steps.run(name, ["systemctl", "enable", unit], GPU_ANSWER)
+        until = self.machine.now() + FABRIC_MANAGER_START
+        self.run(name, ["systemctl", "enable", unit], GPU_ANSWER)
         while True:
             try:
-                self._steps.run(name, ["systemctl", "start", unit], GPU_ANSWER)
-                self._steps.run(name, ["systemctl", "is-active", unit], GPU_ANSWER)
+                self.run(name, ["systemctl", "start", unit], GPU_ANSWER)
+                self.run(name, ["systemctl", "is-active", unit], GPU_ANSWER)
             except DriverFailure as failure:
-                now = self._machine.now()
+                now = self.machine.now()
                 failure.lasting = now + FABRIC_MANAGER_PAUSE > until
-                if failure.lasting or now + FABRIC_MANAGER_PAUSE > self._steps.end:
+                if failure.lasting or now + FABRIC_MANAGER_PAUSE > self.end:
                     raise
                 log_line(f"driver: Fabric Manager is started again: {failure}")
-                self._machine.sleep(FABRIC_MANAGER_PAUSE)
+                self.machine.sleep(FABRIC_MANAGER_PAUSE)
             else:
                 return
 
     def _install_toolkit(self) -> None:
-        toolkit, name = self._plan.toolkit, "driver_toolkit"
-        self._steps.report(name)
-        if not self._machine.find("nvidia-ctk"):
-            Packages(self._machine, self._steps.end).install_toolkit(toolkit)
+        toolkit, name = self.plan.toolkit, "driver_toolkit"
+        self.report(name)
+        if not self.machine.find("nvidia-ctk"):
+            Packages(self.machine, self.end).install_toolkit(toolkit)
         configure = ["nvidia-ctk", "runtime", "configure", "--runtime=docker"]
-        self._steps.run(name, configure, GPU_ANSWER)
-        self._steps.run(name, ["systemctl", "restart", "docker"], GPU_ANSWER)
+        self.run(name, configure, GPU_ANSWER)
+        self.run(name, ["systemctl", "restart", "docker"], GPU_ANSWER)
 
     def _pull(self) -> str:
         """Pull the image of the test unless it is there. Return why there is none, or nothing.
@@ -202,12 +172,12 @@ class NvidiaTry:
         The machine is not at fault if a registry refuses: Docker Hub, for example, counts the anonymous pulls
         of all machines behind a NAT gateway together.
         """
-        image, name = self._plan.toolkit.image, "driver_toolkit"
+        image, name = self.plan.toolkit.image, "driver_toolkit"
         present = ["docker", "image", "inspect", "--format", "{{.Id}}", image]
-        if self._steps.run(name, present, GPU_ANSWER, check=False).status == 0:
+        if self.run(name, present, GPU_ANSWER, check=False).status == 0:
             return ""
         try:
-            pulled = self._steps.run(name, ["docker", "pull", "-q", image], IMAGE_PULL, check=False)
+            pulled = self.run(name, ["docker", "pull", "-q", image], IMAGE_PULL, check=False)
         except DriverFailure as failure:
             return f"{image}: {failure}"
         return "" if pulled.status == 0 else f"{image}: {last_line(pulled.text)}"
@@ -215,14 +185,8 @@ class NvidiaTry:
     def _test_toolkit(self, gpus: int) -> None:
         """Test the container toolkit: a container must see as many GPUs as the machine."""
         name = "driver_toolkit"
-        run = ["docker", "run", "--rm", "--gpus", "all", self._plan.toolkit.image]
-        shown = len(self._nvidia_log(name, [*run, "nvidia-smi", "-q", "-x"]).gpus)
+        run = ["docker", "run", "--rm", "--gpus", "all", self.plan.toolkit.image]
+        shown = len(self.nvidia_log(name, self.left(), run).gpus)
         if shown != gpus:
             why = f"a container sees {shown} GPUs, and the machine has {gpus}"
             raise DriverFailure(name, why)
-
-    def _nvidia_log(self, name: str, argv: Sequence[str]) -> NvidiaLog:
-        try:
-            return read_nvidia_smi(self._steps.run(name, argv, self._steps.left(), check=False))
-        except NoUsableAnswer as error:
-            raise DriverFailure(name, str(error)) from error

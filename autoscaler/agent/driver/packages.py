@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autoscaler.agent.driver.local_machine import LocalMachine
 from autoscaler.agent.driver.plan import (
     AmdPlan,
     DriverFailure,
@@ -15,8 +16,6 @@ from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output, last
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from autoscaler.agent.driver.ports import DriverMachine
 
 LOCK_POLL = 10.0
 """Seconds until a package manager that found a lock is tried again."""
@@ -53,7 +52,7 @@ ROCM_PACKAGES = ("rocm-hip-runtime", "rocminfo", "amd-smi-lib")
 class Packages:
     """The package manager of a machine. `end` is when all of its programs must have ended."""
 
-    def __init__(self, machine: DriverMachine, end: float) -> None:
+    def __init__(self, machine: LocalMachine, end: float) -> None:
         self._machine = machine
         self._end = end
         self._manager = machine.find("apt-get", "dnf")

@@ -123,17 +123,23 @@ def has_nvswitch(devices: Iterable[PciDevice]) -> bool:
     return any(one.vendor == NVIDIA_VENDOR and one.kind >> 8 == BRIDGE for one in devices)
 
 
-def kernel_modules(gpus: Iterable[PciDevice], version: str) -> str:
-    """Return the kind of kernel modules for these GPUs: `open` since Turing, otherwise `proprietary`.
-
-    Raises DriverFailure if no driver of this version can run them.
-    """
+def check_nvidia_gpus(gpus: Iterable[PciDevice], version: str) -> list[int]:
+    """Return the device IDs of these GPUs. Raises DriverFailure if a driver of this version cannot run them."""
     ids = [gpu.device for gpu in gpus]
     if not ids:
         raise DriverFailure("driver_device", "the machine has no NVIDIA GPU", lasting=True)
     if min(ids) < FIRST_MAXWELL:
         why = f"GPU {min(ids):04x} is older than Maxwell, and {version} does not support it"
         raise DriverFailure("driver_device", why, lasting=True)
+    return ids
+
+
+def kernel_modules(gpus: Iterable[PciDevice], version: str) -> str:
+    """Return the kind of kernel modules for these GPUs: `open` since Turing, otherwise `proprietary`.
+
+    Raises DriverFailure if no driver of this version can run them.
+    """
+    ids = check_nvidia_gpus(gpus, version)
     if not set(ids).isdisjoint(SUBNET_MANAGER_GPUS):
         why = "the fabric of these GPUs needs the NVLink Subnet Manager: use driver: preinstalled"
         raise DriverFailure("driver_device", why, lasting=True)

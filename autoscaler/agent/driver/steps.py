@@ -1,9 +1,11 @@
-"""The steps that drivers share: those of all vendors on Linux, and a few with Windows."""
+"""One try to install a driver: the steps that vendors and operating systems share."""
 
 from __future__ import annotations
 
 import contextlib
 
+from autoscaler.agent.checks.nvidia import NvidiaLog, read_nvidia_smi
+from autoscaler.agent.driver.local_machine import LocalMachine
 from autoscaler.agent.driver.packages import Packages
 from autoscaler.agent.driver.plan import (
     DriverFailure,
@@ -18,20 +20,38 @@ from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output, last
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
 
     from autoscaler.agent.driver.plan import PciDevice
-    from autoscaler.agent.driver.ports import DriverMachine
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
-class DriverSteps:
-    """The steps of one try. `end` is when it must be over, `report` gets each stage before it begins."""
+class DriverTry:
+    """One try. `end` is when it must be over, `report` gets each stage before it begins."""
 
-    def __init__(self, machine: DriverMachine, report: Callable[[str], None], end: float) -> None:
+    def __init__(
+        self, plan: Any, machine: LocalMachine, report: Callable[[str], None], end: float
+    ) -> None:
+        self.plan = plan
         self.machine = machine
         self.report = report
         self.end = end
+
+    def check_before(self) -> str:
+        """Return the kind of driver for the GPUs. Raises DriverFailure if no try can succeed."""
+        raise NotImplementedError
+
+    def install(self, kind: str) -> str:
+        """Install this kind of driver and check it; return what it is. Raises DriverFailure, OSError.
+
+        A step whose result is there already does nothing.
+        """
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Undo what may prevent another try from succeeding."""
+        raise NotImplementedError
 
     def left(self) -> float:
         """Return the seconds that the try has left, at least one."""
@@ -51,6 +71,12 @@ class DriverSteps:
             why = error_line(found.text) or last_line(found.text)
             raise DriverFailure(name, f"{argv[0]} exited with {found.status}: {why}")
         return found
+
+    def refuse_other(self, found: str, wanted: str, name: str = "driver") -> None:
+        """Refuse an image that has another driver. Raises DriverFailure."""
+        if found not in ("", wanted):
+            why = f"the image already has {name} {found}: use driver: preinstalled"
+            raise DriverFailure("driver_present", why, lasting=True)
 
     def check_room(self, free_gib: float) -> None:
         """Check that modules can be built here and loaded. Raises DriverFailure."""
@@ -97,10 +123,42 @@ class DriverSteps:
             with contextlib.suppress(DriverFailure, OSError):
                 self.run("driver_module", ["modprobe", "-r", module], GPU_ANSWER, check=False)
 
-    def reset(self, gpus: Iterable[PciDevice]) -> None:
+    def reset_gpus(self, gpus: Iterable[PciDevice]) -> None:
         """Reset these GPUs over PCI. Some cannot be reset alone: the next try shows whether they work."""
         for gpu in gpus:
             path = f"/sys/bus/pci/devices/{gpu.address}/reset"
             if self.machine.exists(path):
                 with contextlib.suppress(OSError):
                     self.machine.write(path, "1")
+
+
+class NvidiaTry(DriverTry):
+    """One try to install NVIDIA's driver, on any operating system."""
+
+    def ask_nvidia_smi(self, timeout: float, but: str = "") -> NvidiaLog:
+        """Return what nvidia-smi shows: the wanted version, and a GPU with a name. Raises DriverFailure.
+
+        Its exit status alone proves nothing. `but` is appended to the reason of a failure.
+        """
+        log = self.nvidia_log("driver_query", timeout, but=but)
+        if log.driver != self.plan.version:
+            why = f"nvidia-smi shows driver {log.driver}, and {self.plan.version} is wanted{but}"
+            raise DriverFailure("driver_query", why)
+        if not has_named_gpu(log):
+            raise DriverFailure("driver_query", f"nvidia-smi shows no GPU with a name{but}")
+        return log
+
+    def nvidia_log(
+        self, name: str, timeout: float, within: Sequence[str] = (), but: str = ""
+    ) -> NvidiaLog:
+        """Return the answer of nvidia-smi, which runs `within` another program. Raises DriverFailure."""
+        argv = [*within, "nvidia-smi", "-q", "-x"]
+        try:
+            return read_nvidia_smi(self.run(name, argv, timeout, check=False))
+        except NoUsableAnswer as error:
+            raise DriverFailure(name, f"{error}{but}") from error
+
+
+def has_named_gpu(log: NvidiaLog) -> bool:
+    """Return whether nvidia-smi shows a GPU with a name: without its driver it may show one without."""
+    return any(gpu.values.get("product_name") for gpu in log.gpus)

@@ -3,7 +3,7 @@
 The agent writes them just before it starts the runner, to a folder that only the agent's user can write. The
 variables ACTIONS_RUNNER_HOOK_JOB_STARTED and ACTIONS_RUNNER_HOOK_JOB_COMPLETED name them (GitHub
 documentation, "Running scripts before or after a job"). Both run this file again, as the user of the runner
-(`job_hook_programs`).
+(`hooks/programs.py`).
 """
 
 from __future__ import annotations

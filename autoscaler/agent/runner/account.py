@@ -1,4 +1,4 @@
-"""The runner as the image installed it: its program, its account, its search path."""
+"""The runner as the image installed it: its program, its account, its search path, its node's driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from autoscaler.agent.limits import MOST_BODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
+
+NODE_DRIVER = "/usr/local/nvidia"
+"""Where GKE's device plugin mounts NVIDIA's programs (`bin`) and libraries (`lib64`) of the node
+(GoogleCloudPlatform/container-engine-accelerators, `-container-path` in cmd/nvidia_gpu/nvidia_gpu.go). NVIDIA's
+container runtime puts them below /usr. Images of nvidia/cuda have both folders in their variables."""
 
 
 def runner_program(host: Host) -> str:
@@ -52,3 +58,20 @@ def search_path(directory: str) -> dict[str, str]:
     except (OSError, ValueError):
         return {}
     return {"PATH": text} if text and text.isprintable() else {}
+
+
+def with_node_driver(environment: Mapping[str, str], root: str = "") -> dict[str, str]:
+    """Return the variables with the node's driver at the end of PATH and LD_LIBRARY_PATH, if there is one.
+
+    What the image put there comes first. An empty entry would be the working directory (ld.so(8)).
+    """
+    changed = dict(environment)
+    for variable, folder, default in (
+        ("PATH", "bin", os.defpath),
+        ("LD_LIBRARY_PATH", "lib64", ""),
+    ):
+        path = os.path.join(root + NODE_DRIVER, folder)
+        known = [one for one in environment.get(variable, default).split(os.pathsep) if one]
+        if os.path.isdir(path) and path not in known:
+            changed[variable] = os.pathsep.join([*known, path])
+    return changed

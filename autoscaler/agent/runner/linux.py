@@ -8,13 +8,17 @@ import signal
 import subprocess
 import threading
 
-from autoscaler.agent.exit_reasons import DEPRECATED_EXIT_VARIABLE
 from autoscaler.agent.host import Host
 from autoscaler.agent.limits import MOST_BODY, MOST_LOG_AT_ONCE
-from autoscaler.agent.node_driver import with_node_driver
-from autoscaler.agent.runner.account import runner_account, runner_program, search_path
+from autoscaler.agent.runner.account import (
+    runner_account,
+    runner_program,
+    search_path,
+    with_node_driver,
+)
 from autoscaler.agent.runner.listener_log import Lines, LogReader, SignReader, Signs
 from autoscaler.agent.runner.processes import descendants, process_name
+from autoscaler.agent.runner.supervision import DEPRECATED_EXIT_VARIABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import sys
 import threading
 import time
 
-from autoscaler.agent.exit_reasons import DEPRECATED_EXIT_VARIABLE
 from autoscaler.agent.host import Host
 from autoscaler.agent.limits import MOST_PROCESSES
 from autoscaler.agent.runner.listener_log import LogReader, SignReader, Signs
+from autoscaler.agent.runner.supervision import DEPRECATED_EXIT_VARIABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

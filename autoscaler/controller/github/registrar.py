@@ -5,7 +5,6 @@ longer needs a runner, is deleted, and its machine becomes ready again.
 """
 
 import asyncio
-from itertools import count
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
@@ -78,22 +77,12 @@ class Registrar:
         self._secrets.pop(name, None)
         # Also if the record is closed already: closing the record deletes nothing at GitHub, and the
         # machine may be terminated before the answer to its registration is lost.
-        for failures in count():
-            try:
-                await self._delete(runner)
-            except RunnerBusyError:
-                await self._journal.record(
-                    RunnerClosed(
-                        self._journal.now, name, "busy, but its configuration was never sent"
-                    )
-                )
-                return
-            except GitHubError as error:
-                await self._pause(error, failures)
-            else:
-                await self._journal.record(RunnerDeregistered(self._journal.now, name, reason))
-                self.wake(runner.machine)
-                return
+        if await self._delete(runner):
+            await self._journal.record(RunnerDeregistered(self._journal.now, name, reason))
+            self.wake(runner.machine)
+        else:
+            busy = "busy, but its configuration was never sent"
+            await self._journal.record(RunnerClosed(self._journal.now, name, busy))
 
     def take(self, name: RunnerName) -> str | None:
         """Return the secret of a registration and forget it. None if it was taken or never known."""
@@ -125,24 +114,37 @@ class Registrar:
             self.wake(runner.machine)
             return
         # Deregistered or closed meanwhile: that may have found no registration to delete yet.
-        await self._delete_with_retries(runner.demand.scope, registered.github_id)
+        await self._delete(runner, registered.github_id)
 
     async def discard(self, runner: Runner) -> None:
         """Delete the registration of a machine that terminates before it gets it."""
         self._secrets.pop(runner.name, None)
         if runner.github_id is not None:
-            await self._delete_with_retries(runner.demand.scope, runner.github_id)
+            await self._delete(runner)
 
-    async def _delete_with_retries(self, scope: str, github_id: int) -> None:
-        for failures in count():
+    async def _delete(self, runner: Runner, github_id: int | None = None) -> bool:
+        """Delete a registration, also one whose id is unknown. Return False if its runner is busy.
+
+        Retries until GitHub answers.
+        """
+        scope = runner.demand.scope
+        failures = 0
+        while True:
+            known = github_id or runner.github_id
             try:
-                await self._github.delete_runner(scope, github_id)
+                if known is None:
+                    found = await self._github.find_runner(scope, runner.name)
+                    known = found.github_id if found is not None else None
+                if known is not None:
+                    await self._github.delete_runner(scope, known)
             except RunnerBusyError:
-                return
+                return False
             except GitHubError as error:
-                await self._pause(error, failures)
+                pause = getattr(error, "retry_after", 0.0)
+                await self._clock.sleep(max(RETRIES.delay(failures), pause))
+                failures += 1
             else:
-                return
+                return True
 
     def _prune_secrets(self) -> None:
         """Drop the secrets of registrations that are over."""
@@ -151,20 +153,6 @@ class Registrar:
             runner = known.get(name)
             if runner is None or runner.state is RunnerState.DONE:
                 del self._secrets[name]
-
-    async def _pause(self, error: GitHubError, failures: int) -> None:
-        wait = RETRIES.delay(failures)
-        await self._clock.sleep(max(wait, getattr(error, "retry_after", 0.0)))
-
-    async def _delete(self, runner: Runner) -> None:
-        scope = runner.demand.scope
-        github_id = runner.github_id
-        if github_id is None:
-            found = await self._github.find_runner(scope, runner.name)
-            if found is None:
-                return
-            github_id = found.github_id
-        await self._github.delete_runner(scope, github_id)
 
     async def _failed(
         self, runner: Runner, failure: FailureClass, message: str, retry_after: Seconds

@@ -23,8 +23,6 @@ from autoscaler.model.jobs.runners import (
 )
 from autoscaler.model.machines.machine import Machine, MachineState
 
-TRY_AGAIN: Seconds = 5.0
-
 REMEMBERED_FOR: Seconds = 60.0
 """How long a machine that releases again gets GitHub's last answer without another request to GitHub."""
 
@@ -118,7 +116,7 @@ class RegistrationReleaser:
         if active_cooldown(
             self._journal.ledger.state.cooldowns, registration_key(runner.demand.scope), self._now
         ):
-            raise NotKnownYetError(TRY_AGAIN)
+            raise NotKnownYetError
         if runner.state is not RunnerState.DONE:
             self._replacing.add(runner.name)
             try:
@@ -141,13 +139,13 @@ class RegistrationReleaser:
 
     async def _delete(self, runner: Runner) -> None:
         if runner.github_id is None:
-            raise NotKnownYetError(TRY_AGAIN)
+            raise NotKnownYetError
         try:
             await self._github.delete_runner(runner.demand.scope, runner.github_id)
         except RunnerBusyError:
             await self._close(runner, "busy, yet its machine asks for an assignment")
         except GitHubError as error:
-            raise NotKnownYetError(TRY_AGAIN) from error
+            raise NotKnownYetError from error
 
     def _name_again(self, machine: Machine, runner: Runner) -> None:
         if machine.work.runner != runner.name or machine.state is not MachineState.ASSIGNED:

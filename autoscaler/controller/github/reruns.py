@@ -8,8 +8,7 @@ import structlog
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.github import GitHubError
-from autoscaler.controller.ports.reruns import RerunAnswer, Reruns, RerunUnknownError
+from autoscaler.controller.ports.github import GitHubError, RerunAnswer, Reruns, RerunUnknownError
 from autoscaler.ledger.machines.reruns import due_reruns
 from autoscaler.model.events import RerunAnswered, RerunRequested
 from autoscaler.model.identifiers import Seconds

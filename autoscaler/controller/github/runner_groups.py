@@ -11,7 +11,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists, ListedRepository, Listing
-from autoscaler.controller.ports.telemetry import GroupTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.events import RunnerGroupRead
 from autoscaler.model.identifiers import Instant, Seconds
@@ -38,7 +38,7 @@ class GroupWatch:
         journal: Journal,
         github: GitHub,
         lists: GitHubLists,
-        telemetry: GroupTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
     ) -> None:
         self._journal = journal

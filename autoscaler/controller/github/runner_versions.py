@@ -13,7 +13,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
-from autoscaler.controller.ports.telemetry import RunnerVersionTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.events import Event, HealthChecksReported
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.machines.machine import Machine
@@ -41,7 +41,7 @@ class RunnerVersionWatch:
         self,
         journal: Journal,
         lists: GitHubLists,
-        telemetry: RunnerVersionTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
     ) -> None:
         self._journal = journal

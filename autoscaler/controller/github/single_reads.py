@@ -10,7 +10,7 @@ from autoscaler.model.events import RunnerRead, RunRead
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.jobs.runners import Runner
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 
 _log = structlog.get_logger(__name__)
 
@@ -76,9 +76,7 @@ class GitHubReader:
     async def read_runner(self, machine_id: MachineId) -> None:
         """Read the runner of a silent machine and record whether its job is provably over."""
         machine = self._journal.ledger.state.machines.get(machine_id)
-        if machine is None or machine.work.runner is None:
-            return
-        runner = self._journal.ledger.state.runners.get(machine.work.runner)
+        runner = self._journal.ledger.state.runner_of(machine) if machine is not None else None
         if runner is None:
             return
         try:

@@ -26,7 +26,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError, RunnerBusyError
 from autoscaler.controller.ports.github_lists import GitHubLists, ListedRun
-from autoscaler.controller.ports.telemetry import SyncTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reporting.log_fields import runner_name_fields
 from autoscaler.ledger.machines.unverified import awaits_runner_list, needs_runner_list
 from autoscaler.model.events import JobObserved, RunnersListed
@@ -64,46 +64,26 @@ Recall = Callable[[JobObserved], Awaitable[None]]
 """Loads a job from the store that is no longer in memory."""
 
 
-class GitHubSynchronizer:
-    """Syncs each account in a task of its own, so that one account's errors do not affect others."""
+async def synchronize(
+    journal: Journal,
+    lists: GitHubLists,
+    github: GitHub,
+    recall: Recall,
+    telemetry: Telemetry,
+    clock: Clock,
+) -> None:
+    """Read GitHub's lists until cancelled. Raises StoreError.
 
-    def __init__(
-        self,
-        journal: Journal,
-        lists: GitHubLists,
-        github: GitHub,
-        recall: Recall,
-        telemetry: SyncTelemetry,
-        clock: Clock,
-    ) -> None:
-        self._journal = journal
-        self._lists = lists
-        self._github = github
-        self._recall = recall
-        self._telemetry = telemetry
-        self._clock = clock
-
-    async def run(self) -> None:
-        """Run until cancelled. Raises StoreError."""
-        scopes: dict[str, list[str]] = {}
-        for scope in self._journal.ledger.state.catalogue.scopes:
-            scopes.setdefault(scope.owner.lower(), []).append(scope.key)
-        async with asyncio.TaskGroup() as group:
-            for account, keys in scopes.items():
-                state = SyncState(account, keys, self._clock.now())
-                sync = _AccountSync(
-                    state, keys, self._journal, self._lists, self._github, self._recall, self._clock
-                )
-                group.create_task(self._of_account(sync))
-
-    async def _of_account(self, sync: "_AccountSync") -> None:
-        async with asyncio.TaskGroup() as readings:
-            for tick in count():
-                sync.tick(readings)
-                if tick % REPORTED_EVERY == 0:
-                    self._telemetry.github_staleness(sync.state.account, sync.staleness)
-                    self._telemetry.github_unwatched(sync.state.account, sync.state.unwatched)
-                await self._clock.sleep(TICK)
+    Each account has a task of its own, so that one account's errors do not affect others.
+    """
+    scopes: dict[str, list[str]] = {}
+    for scope in journal.ledger.state.catalogue.scopes:
+        scopes.setdefault(scope.owner.lower(), []).append(scope.key)
+    async with asyncio.TaskGroup() as group:
+        for account, keys in scopes.items():
+            state = SyncState(account, keys, clock.now())
+            sync = _AccountSync(state, keys, journal, lists, github, recall, clock)
+            group.create_task(sync.run(telemetry))
 
 
 class _AccountSync:
@@ -142,6 +122,16 @@ class _AccountSync:
         """The age of the oldest read of something active (see `sync_schedule.staleness`)."""
         now = self._clock.now()
         return staleness(self.state.known(), now)
+
+    async def run(self, telemetry: Telemetry) -> None:
+        """Read this account's lists until cancelled. Raises StoreError."""
+        async with asyncio.TaskGroup() as readings:
+            for tick in count():
+                self.tick(readings)
+                if tick % REPORTED_EVERY == 0:
+                    telemetry.github_staleness(self.state.account, self.staleness)
+                    telemetry.github_unwatched(self.state.account, self.state.unwatched)
+                await self._clock.sleep(TICK)
 
     def tick(self, readings: asyncio.TaskGroup) -> None:
         """Begin the reads that are due and fit the budget. O(repositories and runs)."""

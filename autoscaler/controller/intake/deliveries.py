@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import structlog
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.store import Delivery, DeliveryKey, Store, StoreError
-from autoscaler.controller.ports.telemetry import IntakeTelemetry, StoreTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, Seconds
@@ -28,19 +27,13 @@ APPLIED_AT_ONCE = 100
 _log = structlog.get_logger(__name__)
 
 
-class AcceptTelemetry(IntakeTelemetry, StoreTelemetry, Protocol):
-    """Metrics that the intake reports."""
-
-
 class Intake:
     """Holds deliveries that are stored and not applied yet.
 
     `jobs_queued` counts the events so far that report a queued job.
     """
 
-    def __init__(
-        self, store: Store, journal: Journal, parse: Parse, telemetry: AcceptTelemetry
-    ) -> None:
+    def __init__(self, store: Store, journal: Journal, parse: Parse, telemetry: Telemetry) -> None:
         self._store = store
         self._telemetry = telemetry
         self._journal = journal
@@ -49,11 +42,7 @@ class Intake:
         self._failure: StoreError | None = None
         self.jobs_queued = 0
 
-    async def accept(self, delivery: Delivery) -> bool | None:
-        """Store a delivery as `submit` does, and wait until it is durable."""
-        return await self.submit(delivery)
-
-    def submit(self, delivery: Delivery) -> "asyncio.Future[bool | None]":
+    def accept(self, delivery: Delivery) -> "asyncio.Future[bool | None]":
         """Return a future: True once the delivery is durable, False if it is a duplicate.
 
         A delivery without an event, or for a repository outside every scope, is not stored, and the

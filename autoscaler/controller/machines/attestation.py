@@ -8,11 +8,11 @@ import asyncio
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Container, Mapping
+from datetime import datetime
 
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.machines.launch_times import launch_times_fit
 from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, NotKnownYetError
 from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,
@@ -25,8 +25,6 @@ from autoscaler.model.identifiers import ProviderMachineId, ProviderName, Second
 from autoscaler.model.machines.launch_requests import LaunchRequestState
 from autoscaler.model.machines.machine import Machine, MachineState
 
-TRY_AGAIN: Seconds = 5.0
-
 ANSWERED_WITHIN: Seconds = 3.0
 """How long a provider may take to check a proof or to protect a machine. Kubernetes' provider asks its API
 server."""
@@ -37,6 +35,9 @@ LISTED_WITHIN: Seconds = 6.0
 AWAITING_AT_ONCE = 1280
 """Maximum number of attestations waiting for a provider listing (about 20 KB each). Further machines get
 503 and retry."""
+
+MAY_DIFFER_BY: Seconds = 300.0
+"""No document says that EC2's `LaunchTime` and an identity document's `pendingTime` are equal."""
 
 OVER = frozenset(
     {MachineState.TERMINATING, MachineState.TERMINATED, MachineState.LOST, MachineState.FAILED}
@@ -82,7 +83,7 @@ class Attestations:
             raise BootstrapRefusedError(403, "account")
         if name not in self._opened:
             # The provider's account is not known yet, so the proof cannot be checked.
-            raise NotKnownYetError(TRY_AGAIN)
+            raise NotKnownYetError
         identity = await self._verify(name, proof)
         checked()
         machine = await self._identified(name, identity)
@@ -100,7 +101,7 @@ class Attestations:
         except (ProviderError, OutcomeUnknownError, TimeoutError) as error:
             problem = str(error) or f"no answer within {ANSWERED_WITHIN:g} s"
             _log.warning("proof_not_checked", provider=provider, error=problem)
-            raise NotKnownYetError(TRY_AGAIN) from error
+            raise NotKnownYetError from error
 
     async def _identified(self, provider: ProviderName, identity: ProvenIdentity) -> Machine:
         """Return the machine of this identity. Waits for the next listing if it is not known yet."""
@@ -114,7 +115,7 @@ class Attestations:
         """Wait for the next listing. Any instance in the account may cause one, but one at a time."""
         waiting = provider, instance
         if waiting in self._awaiting or len(self._awaiting) >= AWAITING_AT_ONCE:
-            raise NotKnownYetError(TRY_AGAIN)
+            raise NotKnownYetError
         self._awaiting.add(waiting)
         try:
             await self._list_now(provider, LISTED_WITHIN)
@@ -134,7 +135,7 @@ class Attestations:
             for request in state.open_launch_requests.values()
         )
         if unbound or self._journal.now < state.started_at + 120.0:
-            raise NotKnownYetError(TRY_AGAIN)
+            raise NotKnownYetError
         raise BootstrapRefusedError(403, "instance")
 
     def _compare(self, machine: Machine, identity: ProvenIdentity) -> None:
@@ -148,7 +149,7 @@ class Attestations:
         if not identity.launch_time:
             return
         if not machine.placement.launch_time:
-            raise NotKnownYetError(TRY_AGAIN)
+            raise NotKnownYetError
         if not launch_times_fit(machine, identity):
             raise BootstrapRefusedError(403, "launch_time")
 
@@ -162,6 +163,25 @@ class Attestations:
         if machine.created_at >= state.started_at:
             return
         if state.evidence.is_missing_for(machine):
-            raise NotKnownYetError(TRY_AGAIN)
+            raise NotKnownYetError
         if machine.nonce_hash and not hmac.compare_digest(machine.nonce_hash, nonce_hash):
             raise BootstrapRefusedError(401, "nonce")
+
+
+def launch_times_fit(machine: Machine, identity: ProvenIdentity) -> bool:
+    """Return True if the provider's list and the proof show the same launch time, within five minutes.
+
+    Logs any difference. Values that are not ISO 8601 times must be equal.
+    """
+    if machine.placement.launch_time == identity.launch_time:
+        return True
+    try:
+        proven = datetime.fromisoformat(identity.launch_time)
+        apart = (proven - datetime.fromisoformat(machine.placement.launch_time)).total_seconds()
+    except (ValueError, TypeError):
+        return False
+    fit = abs(apart) <= MAY_DIFFER_BY
+    # Too large a difference makes every attestation of this machine fail, so it is a warning.
+    log = _log.info if fit else _log.warning
+    log("launch_time_differs", machine=machine.id, proven_later_by_seconds=apart)
+    return fit

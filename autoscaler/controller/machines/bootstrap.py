@@ -7,6 +7,7 @@ registers runners; this module sends each one's configuration to its machine.
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Container, Mapping
+from typing import Any
 
 import structlog
 
@@ -16,11 +17,9 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.machines.attestation import (
     ANSWERED_WITHIN,
     OVER,
-    TRY_AGAIN,
     Attestations,
     hash_of,
 )
-from autoscaler.controller.machines.job_parameters import job_parameters
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
     AttestationAnswer,
@@ -35,14 +34,17 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
 )
 from autoscaler.controller.reporting.log_fields import machine_fields
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import (
+    Instant,
     MachineId,
     ProviderName,
     RunnerName,
     Seconds,
     SkuName,
 )
+from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.runners import Runner, RunnerState
 from autoscaler.model.machines.evidence import RESTORED_FROM
 from autoscaler.model.machines.machine import ExitReason, Machine, MachineState
@@ -199,7 +201,7 @@ class BootstrapService:
         state = self._journal.ledger.state
         maybe_restored = state.was_away > RESTORED_FROM
         if maybe_restored and state.evidence.is_missing_for(machine):
-            raise NotKnownYetError(TRY_AGAIN)
+            raise NotKnownYetError
 
     def _authenticated(self, machine: MachineId, nonce: str, *, over: bool = False) -> Machine:
         found = self._journal.ledger.state.machines.get(machine)
@@ -212,9 +214,7 @@ class BootstrapService:
         return found
 
     def _runner_of(self, machine: Machine) -> Runner | None:
-        if machine.work.runner is None:
-            return None
-        return self._journal.ledger.state.runners.get(machine.work.runner)
+        return self._journal.ledger.state.runner_of(machine)
 
     async def _assignment_for(self, machine: Machine) -> Assigned | None:
         if machine.state is MachineState.READY:
@@ -239,18 +239,19 @@ class BootstrapService:
         A provider that left fleet.yaml cannot be asked, and the machine runs its job unprotected.
         """
         provider = self._providers.get(machine.provider)
-        if provider is None or machine.placement.provider_id is None:
+        protect = provider.capabilities.protect if provider is not None else None
+        if protect is None or machine.placement.provider_id is None:
             return
         try:
             async with asyncio.timeout(ANSWERED_WITHIN):
-                await provider.protect(machine.placement.provider_id)
+                await protect(machine.placement.provider_id)
         except (ProviderError, OutcomeUnknownError, TimeoutError) as error:
             problem = str(error) or f"no answer within {ANSWERED_WITHIN:g} s"
-            hint = provider.hint(error)
+            hint = error.hint if isinstance(error, ProviderError) else None
             _log.warning(
                 "machine_not_protected", **machine_fields(machine), error=problem, hint=hint
             )
-            raise NotKnownYetError(TRY_AGAIN) from error
+            raise NotKnownYetError from error
 
     async def _send_configuration(self, machine: Machine, runner: Runner) -> Assigned | None:
         await self._protect(machine)
@@ -263,3 +264,51 @@ class BootstrapService:
             return None
         job = job_parameters(self._journal.ledger.state, machine, runner.demand, self._journal.now)
         return Assigned(runner.name, secret, job)
+
+
+def job_parameters(
+    state: LedgerState, machine: Machine, demand: DemandClass, now: Instant
+) -> dict[str, Any]:
+    """Return the parameters of a machine's job hooks, which it gets with its assignment. O(1).
+
+    They are the access of its SKU, and what the author of the job may want to know (docs/bootstrap.md).
+    GitHub may give the runner another job of this class than the one that waits longest.
+    """
+    sku, placement = state.catalogue.skus.get(machine.sku), machine.placement
+    found: dict[str, Any] = {
+        "machine": machine.id,
+        "sku": machine.sku,
+        "instance": placement.provider_id or "",
+        "offering": " ".join(
+            (machine.provider, placement.instance_type, placement.zone, placement.capacity_type)
+        ).strip(),
+        "image": placement.image,
+        "ready_s": _seconds(machine.created_at, machine.progress.ready_at),
+        "idle_s": _seconds(machine.progress.ready_at, now),
+        **_wait(state, machine, demand, now),
+    }
+    if sku is not None:
+        access = sku.access
+        found["access"] = {
+            "repositories": list(access.repositories),
+            "forks": access.forks,
+            "public_repositories": access.public_repositories,
+            "branches": list(access.branches),
+            "contact": access.contact,
+        }
+    return found
+
+
+def _wait(
+    state: LedgerState, machine: Machine, demand: DemandClass, now: Instant
+) -> dict[str, Any]:
+    """Return how long the first job of the class has waited, and whether the machine was launched since."""
+    queue = state.queues.get(demand)
+    if not queue:
+        return {}
+    (queued_at, _), _ = queue.peekitem(0)
+    return {"waited_s": _seconds(queued_at, now), "launched_for_it": machine.created_at > queued_at}
+
+
+def _seconds(since: Instant | None, until: Instant | None) -> int | None:
+    return None if since is None or until is None else max(0, round(until - since))

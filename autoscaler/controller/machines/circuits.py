@@ -16,9 +16,9 @@ from autoscaler.ledger.failures.circuits import open_circuits
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.cooldowns import exits_key
 from autoscaler.model.events import CircuitClosed, ImageReplaced
-from autoscaler.model.identifiers import MachineId, ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.machines.machine import ExitReason, Machine, MachineState
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 
 LOOK_EVERY: Seconds = 60.0
 """How often the images of SKUs with an open circuit breaker are read."""
@@ -93,13 +93,10 @@ class CircuitWatcher:
         return found
 
     def _on_history(self, rows: Sequence[HistoryRow]) -> None:
-        for row in rows:
-            if row.kind != "machine":
-                continue
-            machine = self._journal.ledger.state.machines.get(MachineId(row.record))
-            if machine is not None and row.event == MachineState.EXITED:
+        for row, machine in self._journal.machines_in(rows):
+            if row.event == MachineState.EXITED:
                 self._report_exit(machine, row.detail)
-            elif machine is not None and row.event == "circuit_opened":
+            elif row.event == "circuit_opened":
                 _log.error(
                     "circuit_opened",
                     code=WaitCode.CIRCUIT_OPEN,
@@ -109,8 +106,7 @@ class CircuitWatcher:
                 self._news.wake(_OPENED)
 
     def _report_exit(self, machine: Machine, detail: str) -> None:
-        runners = self._journal.ledger.state.runners
-        runner = runners.get(machine.work.runner) if machine.work.runner is not None else None
+        runner = self._journal.ledger.state.runner_of(machine)
         if machine.work.exit_reason in _EXPECTED or (runner is not None and runner.job is not None):
             return
         _log.warning(

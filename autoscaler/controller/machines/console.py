@@ -127,17 +127,11 @@ class ConsoleReader:
         self, rows: Sequence[HistoryRow]
     ) -> Iterator[tuple[Machine, ProviderMachineId]]:
         """Yield the machines of these rows whose console may explain a failure, and is not being read."""
-        for row in rows:
-            if row.kind != "machine" or row.event not in (
-                MachineState.TERMINATING,
-                MachineState.FAILED,
-            ):
+        for row, machine in self._journal.machines_in(rows):
+            if row.event not in (MachineState.TERMINATING, MachineState.FAILED):
                 continue
-            machine = self._journal.ledger.state.machines.get(MachineId(row.record))
-            if machine is None or machine.id in self._reading:
-                continue
-            instance = machine.placement.provider_id
-            if instance is None or machine.provider not in self._providers:
+            instance, known = machine.placement.provider_id, machine.provider in self._providers
+            if instance is None or not known or machine.id in self._reading:
                 continue
             if _is_unexplained(machine, row.event):
                 yield machine, instance

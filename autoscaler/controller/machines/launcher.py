@@ -15,7 +15,7 @@ from autoscaler.controller.ports.provider import (
     Provider,
     ProviderError,
 )
-from autoscaler.controller.ports.telemetry import LaunchTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.ledger.failures.circuits import refused_image
 from autoscaler.ledger.failures.host_failures import hosts_to_avoid, others_work
 from autoscaler.model.events import (
@@ -44,7 +44,7 @@ class Launcher:
         self,
         journal: Journal,
         providers: Mapping[ProviderName, Provider],
-        telemetry: LaunchTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
     ) -> None:
         self._journal = journal

@@ -12,10 +12,10 @@ import structlog
 
 from autoscaler.controller.effects import PeriodicTask
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.capabilities import Message, Notice, NoticeQueue
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.notices import Message, Notice, NoticeQueue
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.controller.ports.telemetry import NoticeTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.wakeups import Wakeups
 from autoscaler.ledger.machines.interruptions import is_unexplained
 from autoscaler.model.backoff import Backoff
@@ -50,7 +50,7 @@ class NoticeReader:
         self,
         journal: Journal,
         queues: Mapping[ProviderName, NoticeQueue],
-        telemetry: NoticeTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
     ) -> None:
         self._journal = journal

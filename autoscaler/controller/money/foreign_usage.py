@@ -7,7 +7,7 @@ are listed. Otherwise launches at other providers could exceed these limits whil
 from collections.abc import Collection
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.readings import ReadingCache
+from autoscaler.controller.ports.store import ReadingCache
 from autoscaler.ledger.machines.foreign import usage_of
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.readings import ForeignUsage, Reading, ReadingKind

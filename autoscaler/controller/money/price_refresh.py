@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from autoscaler.controller.ports.capabilities import PriceAnswer, PriceReader
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.prices import PriceReader
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
-from autoscaler.controller.ports.readings import ReadingCache
-from autoscaler.controller.ports.telemetry import PriceTelemetry
+from autoscaler.controller.ports.store import ReadingCache
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.wakeups import set_within
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import CapacityType
@@ -46,11 +46,14 @@ class PriceRefresh:
         providers: Mapping[ProviderName, Provider],
         cache: ReadingCache,
         changed: Changed,
-        telemetry: PriceTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
     ) -> None:
-        self._providers = providers
-        self.readers = {name: one.prices for name, one in providers.items() if one.prices}
+        self.readers = {
+            name: reader
+            for name, one in providers.items()
+            if (reader := one.capabilities.prices) is not None
+        }
         self._cache = cache
         self._changed = changed
         self._telemetry = telemetry
@@ -114,7 +117,10 @@ class PriceRefresh:
     async def _read(self, name: ProviderName, kind: CapacityType) -> bool:
         """Read prices once. Return True if no request failed and the provider listed prices."""
         reader = self.readers[name]
-        answer = await reader.read_prices(kind)
+        try:
+            answer = await reader.read_prices(kind)
+        except (ProviderError, OutcomeUnknownError) as error:
+            answer = PriceAnswer((), error)
         read = answer.problem is None and bool(answer.prices)
         changed = reader.use_prices(answer.prices, PriceSource.API)
         if not read:
@@ -159,6 +165,6 @@ class PriceRefresh:
             provider=name,
             capacity_type=kind.value,
             error=str(problem or "the provider lists none of these types"),
-            hint=None if problem is None else self._providers[name].hint(problem),
+            hint=None if problem is None else problem.hint,
             in_use={source.value: number for source, number in sources.items() if number},
         )

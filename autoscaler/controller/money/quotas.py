@@ -12,8 +12,8 @@ from autoscaler.controller.effects import PeriodicTask
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
-from autoscaler.controller.ports.readings import ReadingCache
-from autoscaler.controller.ports.telemetry import QuotaTelemetry
+from autoscaler.controller.ports.store import ReadingCache
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.events import QuotasRead
 from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.quotas import QuotaSource
@@ -35,7 +35,7 @@ class KeptQuotas:
         journal: Journal,
         providers: Mapping[ProviderName, Provider],
         cache: ReadingCache,
-        telemetry: QuotaTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
     ) -> None:
         self._journal = journal
@@ -48,9 +48,9 @@ class KeptQuotas:
     async def load(self) -> None:
         """Give the stored quotas to the providers. Raises StoreError."""
         for name, provider in self._providers.items():
-            if provider.limits is not None:
-                kept = await self._cache.load_readings(name, ReadingKind.QUOTA)
-                provider.limits.use_kept(kept)
+            limits = provider.capabilities.limits
+            if limits is not None:
+                limits.use_kept(await self._cache.load_readings(name, ReadingKind.QUOTA))
 
     @property
     def tasks(self) -> list[PeriodicTask]:
@@ -76,7 +76,7 @@ class KeptQuotas:
         `problem` is the error of `Provider.quotas`, or None. If it is None, the provider may still have
         used old values; `QuotaLimits.problem` then has the error.
         """
-        limits = self._providers[name].limits
+        limits = self._providers[name].capabilities.limits
         if limits is None:
             self._log(name, problem, {}, None)
             return
@@ -109,7 +109,7 @@ class KeptQuotas:
             "quotas_not_read",
             provider=name,
             error=str(problem),
-            hint=self._providers[name].hint(problem),
+            hint=problem.hint,
             in_use=in_use,
             age_seconds=age,
         )

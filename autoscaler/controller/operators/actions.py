@@ -117,7 +117,7 @@ class OperatorActions:
             return evidence_of_life(state, machine, at_work, self._journal.now)
         if machine.state is MachineState.EXITED:
             return None
-        runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+        runner = state.runner_of(machine)
         if machine.state is MachineState.ASSIGNED or machine.work.may_run_job:
             job = (
                 f"job {runner.job}"

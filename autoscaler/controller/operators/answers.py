@@ -15,22 +15,21 @@ from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerNam
 from autoscaler.model.jobs.runners import machine_in_name
 from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.plan import Plan
+from autoscaler.model.reasons.faults import Trouble
 from autoscaler.views import grid, jobs, machines
 from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (
     Explanation,
-    OptionView,
     explain_job,
     explain_labels,
-    offerings_of,
 )
 from autoscaler.views.grid import Grid, RepositoryView
-from autoscaler.views.jobs import JobView
+from autoscaler.views.jobs import JobView, unmatched_jobs
 from autoscaler.views.machines import MachineView
+from autoscaler.views.offerings import OptionView, offerings_of
 from autoscaler.views.overview import Overview, oldest_jobs
 from autoscaler.views.past import Past, past_of, waited_until
-from autoscaler.views.status import Counts, StatusView, Trouble, status
-from autoscaler.views.unmatched import unmatched_jobs
+from autoscaler.views.status import Counts, StatusView, status
 
 KINDS = ("job", "machine", "runner", "launch_request", "sku", "provider", "fleet", "installation")
 """Kinds of history (`HistoryRow.kind`) in which a name is looked up."""

@@ -6,8 +6,11 @@ from typing import NoReturn
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.hold_requests import HoldOutcome
-from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
+from autoscaler.controller.ports.operator_requests import (
+    HoldOutcome,
+    OperatorRequestRefusedError,
+    RefusalKind,
+)
 from autoscaler.ledger.failures.retries import holds_to_end
 from autoscaler.model.events import HeldByOperator, ResumedByOperator, RetriedByOperator
 from autoscaler.model.identifiers import MachineId, ProviderMachineId, ProviderName

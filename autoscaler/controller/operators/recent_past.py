@@ -13,10 +13,9 @@ from autoscaler.model.events import Event, JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds, SkuName
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.machines.machine import BOOTING_STATES, MachineState
-from autoscaler.model.wait_objectives import WaitObjective, objective_of
+from autoscaler.model.wait_objectives import Starts, WaitObjective, objective_of
 from autoscaler.views.grid import Commit
 from autoscaler.views.overview import Sample
-from autoscaler.views.starts import Starts
 
 SAMPLE_EVERY: Seconds = 60.0
 SAMPLES = 361
@@ -101,12 +100,10 @@ class RecentPast:
 
     def _listen(self, rows: Sequence[HistoryRow]) -> None:
         self.changes += len(rows)
-        for row in rows:
-            job = self._state.jobs.get(JobId(int(row.record))) if row.kind == "job" else None
-            if job is not None and row.event == JobState.IN_PROGRESS:
+        for row, job in self._journal.jobs_in(rows):
+            if row.event == JobState.IN_PROGRESS:
                 self._count_start(job, row.at)
-            if job is not None:
-                self._keep_if_ended(job)
+            self._keep_if_ended(job)
         now = self._journal.now
         if not self._samples or now >= self._samples[-1].at + SAMPLE_EVERY:
             self._sample(now)

@@ -21,10 +21,13 @@ class BootstrapRefusedError(Exception):
         self.reason = reason
 
 
+TRY_AGAIN: Seconds = 5.0
+
+
 class NotKnownYetError(Exception):
     """The machine is not known yet, or the controller is not ready: 503 with Retry-After (seconds)."""
 
-    def __init__(self, retry_after: Seconds) -> None:
+    def __init__(self, retry_after: Seconds = TRY_AGAIN) -> None:
         super().__init__(f"retry after {retry_after:g} s")
         self.retry_after = retry_after
 

@@ -7,10 +7,11 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, SkuName
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.views.cost import CostView
-from autoscaler.views.explanation import Explanation, OptionView
+from autoscaler.views.explanation import Explanation
 from autoscaler.views.grid import Grid, RepositoryView
 from autoscaler.views.jobs import JobView
 from autoscaler.views.machines import MachineView
+from autoscaler.views.offerings import OptionView
 from autoscaler.views.overview import Overview
 from autoscaler.views.past import Past
 from autoscaler.views.status import StatusView

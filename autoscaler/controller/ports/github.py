@@ -1,11 +1,14 @@
 """GitHub as the controller uses it: runners and jobs. Scopes are `Scope.key` strings."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from autoscaler.controller.ports.unlisted_errors import raises_only
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs.access import RunnerGroup
+from autoscaler.model.machines.interruptions import RerunOutcome
 from autoscaler.model.run_origins import RunOrigin
 
 
@@ -35,6 +38,17 @@ class RunnerBusyError(GitHubError):
 
 class OperatorError(GitHubError):
     """401, 403 without a rate limit, or 404 on a scope: an operator must change something first."""
+
+
+RETRY_UNLISTED: Seconds = 60.0
+"""Pause after an error that is none of these."""
+
+github_errors = raises_only(
+    (GitHubError,),
+    lambda text: RetryLaterError(text, RETRY_UNLISTED),
+    register=RegistrationOutcomeUnknownError,
+)
+"""Decorates the classes that implement `GitHub`, `GitHubLists` and `Reruns`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +140,39 @@ class GitHub(Protocol):
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
+
+
+@dataclass(frozen=True, slots=True)
+class RerunAnswer:
+    """The outcome of a request to re-run `jobs`, or None if GitHub does not allow it yet.
+
+    `apart`: nothing was requested, because other jobs of the run failed, too. Each job needs a request of its
+    own.
+    """
+
+    jobs: tuple[JobId, ...]
+    outcome: RerunOutcome | None
+    detail: str = ""
+    apart: bool = False
+
+
+class RerunUnknownError(RetryLaterError):
+    """GitHub may have re-run `jobs`: its answer is lost."""
+
+    def __init__(self, message: str, retry_after: Seconds, jobs: tuple[JobId, ...]) -> None:
+        super().__init__(message, retry_after)
+        self.jobs = jobs
+
+
+class Reruns(Protocol):
+    """Requests re-runs. Sends each request once."""
+
+    async def rerun(
+        self, repository: str, run_id: int, run_attempt: int, jobs: Sequence[JobId]
+    ) -> RerunAnswer:
+        """Re-run these failed jobs of a run, all or none. `run_attempt` is its last known attempt.
+
+        The outcome is ACCEPTED, SUPERSEDED (the run has a later attempt), REFUSED, or None (not yet). Raises
+        RerunUnknownError; RetryLaterError and OperatorError (also if GitHub does not show the run) if nothing
+        was re-run.
+        """

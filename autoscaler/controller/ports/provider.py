@@ -8,21 +8,19 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from autoscaler.controller.ports.capabilities import Capabilities as Capabilities
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.notices import NoticeQueue
-from autoscaler.controller.ports.prices import PriceReader
 from autoscaler.controller.ports.provider_errors import OutcomeUnknownError as OutcomeUnknownError
 from autoscaler.controller.ports.provider_errors import ProofRefusedError as ProofRefusedError
 from autoscaler.controller.ports.provider_errors import ProviderError as ProviderError
-from autoscaler.controller.ports.quotas import QuotaLimits
+from autoscaler.controller.ports.provider_errors import provider_errors as provider_errors
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
-from autoscaler.model.catalogue import CapacityType, LaunchRate, Offering
+from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.identifiers import (
     InstallationId,
     LaunchRequestId,
     ProviderMachineId,
-    ProviderName,
     Seconds,
     SkuName,
 )
@@ -79,38 +77,11 @@ class ProvenIdentity:
 
 
 class Provider(Protocol):
-    """A provider of machines. Names are unique within an installation."""
+    """A provider of machines. Decorate its class with `provider_errors`."""
 
     @property
-    def name(self) -> ProviderName:
-        """As the configuration calls it."""
-
-    @property
-    def launch_rate(self) -> LaunchRate | None:
-        """The rate limit of launch requests, and of the machines in them; None for no limit.
-
-        The planner plans no more than this, so that no request waits in the provider. Known before
-        `open`.
-        """
-
-    @property
-    def largest_request(self) -> int:
-        """The maximum number of machines in one launch request. Known before `open`."""
-
-    @property
-    def notices(self) -> NoticeQueue | None:
-        """The provider's notices about machines, such as interruptions, or None if it has none.
-
-        Known before `open`, as are `prices` and `limits`.
-        """
-
-    @property
-    def prices(self) -> PriceReader | None:
-        """The reader of the provider's prices, or None if all prices are in the configuration."""
-
-    @property
-    def limits(self) -> QuotaLimits | None:
-        """Where the values of `quotas` come from, or None if none of them needs to be kept."""
+    def capabilities(self) -> Capabilities:
+        """What this provider can do. The parts of it stay the same objects."""
 
     async def open(self) -> None:
         """Read what `offerings` and `verify` need, such as the account. The controller calls it daily.
@@ -118,9 +89,6 @@ class Provider(Protocol):
         Nothing is launched before the first call that succeeds. Raises ProviderError,
         OutcomeUnknownError.
         """
-
-    def hint(self, error: Exception) -> str | None:
-        """Return what an operator can do about an error of this provider, or None."""
 
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         """Return the offerings of a SKU's launch option with their prices, in order of preference.
@@ -197,14 +165,6 @@ class Provider(Protocol):
         Any host may send a proof: refuse a malformed one before asking another system about it.
         Raises ProofRefusedError; ProviderError or OutcomeUnknownError if the proof could not be
         checked now, and the machine then tries again.
-        """
-
-    async def protect(self, machine: ProviderMachineId) -> None:
-        """Ask the provider not to interrupt a machine by choice, because it may run a job from now on.
-
-        The controller calls this before it gives a machine its registration, and gives none after an
-        error. A listing may show it afterwards (`ListedMachine.assigned`). Idempotent. Raises ProviderError
-        (also for a machine that is going away), OutcomeUnknownError.
         """
 
     async def close(self) -> None:

@@ -14,13 +14,14 @@ from typing import NewType, Protocol
 from autoscaler.model.changes import HistoryRow as HistoryRow
 from autoscaler.model.changes import Record as Record
 from autoscaler.model.cooldowns import Cooldown as Cooldown
-from autoscaler.model.identifiers import Instant, JobId
+from autoscaler.model.identifiers import Instant, JobId, ProviderName
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine
+from autoscaler.model.readings import Reading, ReadingKind
 
 
 class StoreError(Exception):
@@ -94,8 +95,8 @@ class Store(Protocol):
     ) -> None:
         """Write records with their history rows, and mark deliveries as applied, in one transaction.
 
-        `installations` replaces the store's own ID and its former ones, if it is not None. Records are copied
-        before the first await, so the caller may change them afterwards. Overlapping calls share one fsync.
+        `installations` replaces the store's own ID and its former ones, if it is not None. The caller changes
+        none of it afterwards: the journal passes copies of the records. Overlapping calls share one fsync.
         Durable on return.
         """
 
@@ -118,3 +119,15 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Finish the current transactions and release the file. Idempotent."""
+
+
+class ReadingCache(Protocol):
+    """Stores the last readings. Every method raises StoreError and nothing else."""
+
+    async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
+        """Return the stored readings of this provider and kind, by name."""
+
+    async def save_readings(
+        self, provider: ProviderName, kind: ReadingKind, readings: Sequence[Reading]
+    ) -> None:
+        """Replace all stored readings of this provider and kind. Durable on return."""

@@ -10,15 +10,23 @@ from typing import Protocol
 from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
-from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import (
+    Instant,
+    JobId,
+    LaunchRequestId,
+    MachineId,
+    ProviderName,
+    RunnerName,
+    Seconds,
+    SkuName,
+)
 from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, MachineState, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
-from autoscaler.model.unmatched import Unmatched
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import Unmatched, WaitCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,33 +74,6 @@ class GitHubTelemetry(Protocol):
         """
 
 
-class SyncTelemetry(Protocol):
-    """Metrics about how up to date GitHub's lists are."""
-
-    def github_staleness(self, account: str, seconds: Seconds) -> None:
-        """Set the age of the oldest data about an account's active runs and repositories."""
-
-    def github_unwatched(self, account: str, repositories: int) -> None:
-        """Set the number of an account's repositories that are not watched because there are too many."""
-
-
-class GroupTelemetry(Protocol):
-    """Metrics about the access of runner groups."""
-
-    def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
-        """Set whether a runner group admits more than the `access` of its SKUs, by kind of excess."""
-
-
-class RunnerVersionTelemetry(Protocol):
-    """Metrics about the versions of actions/runner on machines."""
-
-    def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
-        """Set when GitHub stops giving jobs to the runner version of a SKU's machines.
-
-        None if GitHub has not decided it, or if it or the version is unknown.
-        """
-
-
 class ProviderTelemetry(Protocol):
     """Metrics that a provider reports."""
 
@@ -109,13 +90,6 @@ class DeliveryTelemetry(Protocol):
         """Count a webhook delivery by its outcome."""
 
 
-class IntakeTelemetry(Protocol):
-    """Metrics about the deliveries that are taken in."""
-
-    def delivery_lag(self, seconds: Seconds) -> None:
-        """Observe how long after the start or the end of a job its first delivery arrived."""
-
-
 class BootstrapTelemetry(Protocol):
     """Metrics that the bootstrap endpoint reports."""
 
@@ -123,15 +97,43 @@ class BootstrapTelemetry(Protocol):
         """Count a bootstrap request by its step, and by ok or the reason of the refusal."""
 
 
-class UnmatchedTelemetry(Protocol):
-    """Metrics about jobs that no SKU serves."""
+class LagTelemetry(Protocol):
+    """Metrics about delays of the event loop."""
+
+    def event_loop_lag(self, longest: Seconds) -> None:
+        """Set the longest delay of a timer of the event loop in the last minute or two."""
+
+
+class Telemetry(
+    GitHubTelemetry,
+    ProviderTelemetry,
+    DeliveryTelemetry,
+    BootstrapTelemetry,
+    LagTelemetry,
+    Protocol,
+):
+    """All metrics: those of the adapters, and those that the controller reports."""
+
+    def github_staleness(self, account: str, seconds: Seconds) -> None:
+        """Set the age of the oldest data about an account's active runs and repositories."""
+
+    def github_unwatched(self, account: str, repositories: int) -> None:
+        """Set the number of an account's repositories that are not watched because there are too many."""
+
+    def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
+        """Set whether a runner group admits more than the `access` of its SKUs, by kind of excess."""
+
+    def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
+        """Set when GitHub stops giving jobs to the runner version of a SKU's machines.
+
+        None if GitHub has not decided it, or if it or the version is unknown.
+        """
+
+    def delivery_lag(self, seconds: Seconds) -> None:
+        """Observe how long after the start or the end of a job its first delivery arrived."""
 
     def job_unmatched(self, reason: Unmatched) -> None:
         """Count a queued job of a configured scope that no SKU serves."""
-
-
-class PriceTelemetry(Protocol):
-    """Metrics about the sources of prices."""
 
     def prices(
         self,
@@ -145,25 +147,13 @@ class PriceTelemetry(Protocol):
         None if the provider gave none.
         """
 
-
-class QuotaTelemetry(Protocol):
-    """Metrics about the sources of quotas."""
-
     def quotas(
         self, provider: ProviderName, sources: Mapping[QuotaSource, int], read_at: Instant | None
     ) -> None:
         """Set how many quotas come from each source, and when the provider gave the oldest (None: none)."""
 
-
-class NoticeTelemetry(Protocol):
-    """Metrics about the queues of notices."""
-
     def notice(self, provider: ProviderName, kind: str) -> None:
         """Count a message of a provider's queue of notices: a NoticeKind, other or poison."""
-
-
-class RecordTelemetry(Protocol):
-    """Metrics about changes of records, which the journal reports."""
 
     def job_started(self, sku: SkuName, repository: str, waited: Seconds) -> None:
         """Observe the wait of a job that went from queued to in progress."""
@@ -221,18 +211,10 @@ class RecordTelemetry(Protocol):
     def rerun(self, sku: SkuName, outcome: RerunOutcome) -> None:
         """Count the outcome of a job whose machine was interrupted."""
 
-
-class LaunchTelemetry(Protocol):
-    """Metrics about providers' answers to launch requests."""
-
     def offering_refused(
         self, provider: ProviderName, capacity_type: CapacityType, zone: str, failure: FailureClass
     ) -> None:
         """Count an offering that a provider refused. `zone` is empty if it refused the whole request."""
-
-
-class UsageTelemetry(Protocol):
-    """Metrics about what machines bought, and about failed jobs."""
 
     def machine_used(
         self, sku: SkuName, use: MachineUse, seconds: Seconds, dollars: float, repository: str
@@ -242,19 +224,22 @@ class UsageTelemetry(Protocol):
     def job_failed(self, sku: SkuName, cause: FailureCause) -> None:
         """Count a job that failed."""
 
-
-class RunTelemetry(Protocol):
-    """Metrics about workflow runs with jobs of this fleet."""
-
     def run_time(self, repository: str, state: RunState, seconds: Seconds) -> None:
         """Count time in which a run had open jobs."""
 
     def run_ended(self, repository: str, duration: Seconds) -> None:
         """Observe how long a run had open jobs without a pause."""
 
+    def offerings_on_hold(
+        self, counts: Mapping[tuple[ProviderName, CapacityType, FailureClass], int]
+    ) -> None:
+        """Set how many offerings of the SKUs' launch options are on hold now, by the reason."""
 
-class StoreTelemetry(Protocol):
-    """Metrics about the store."""
+    def reconciliation(self, duration: Seconds) -> None:
+        """Observe the duration of one reconciliation."""
+
+    def fleet(self, counts: FleetCounts) -> None:
+        """Set the gauges of the fleet after a reconciliation."""
 
     def store_write(self, operation: str, duration: Seconds) -> None:
         """Observe a durable write as its caller sees it: `commit` of changes, or `accept` of a delivery."""
@@ -263,53 +248,37 @@ class StoreTelemetry(Protocol):
         """Set the sizes of the store's files, in bytes."""
 
 
-class HoldTelemetry(Protocol):
-    """Metrics about offerings that are on hold."""
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One part of a wait. Moments are Unix seconds."""
 
-    def offerings_on_hold(
-        self, counts: Mapping[tuple[ProviderName, CapacityType, FailureClass], int]
-    ) -> None:
-        """Set how many offerings of the SKUs' launch options are on hold now, by the reason."""
-
-
-class LoopTelemetry(Protocol):
-    """Metrics that the control loop reports."""
-
-    def reconciliation(self, duration: Seconds) -> None:
-        """Observe the duration of one reconciliation."""
-
-    def fleet(self, counts: FleetCounts) -> None:
-        """Set the gauges of the fleet after a reconciliation."""
+    name: str
+    began: Instant
+    ended: Instant
 
 
-class LagTelemetry(Protocol):
-    """Metrics about delays of the event loop."""
+@dataclass(frozen=True, slots=True)
+class WaitTrace:
+    """The wait of one job, from `queued_at` to `started_at`. The stages follow each other without gaps.
 
-    def event_loop_lag(self, longest: Seconds) -> None:
-        """Set the longest delay of a timer of the event loop in the last minute or two."""
+    The machine's fields are None if GitHub named a runner that the controller does not know.
+    """
+
+    job: JobId
+    run: int | None
+    repository: str
+    sku: SkuName
+    queued_at: Instant
+    started_at: Instant
+    stages: tuple[Stage, ...]
+    runner: RunnerName | None = None
+    machine: MachineId | None = None
+    launch_request: LaunchRequestId | None = None
+    provider: ProviderName | None = None
 
 
-class Telemetry(
-    GitHubTelemetry,
-    SyncTelemetry,
-    GroupTelemetry,
-    RunnerVersionTelemetry,
-    ProviderTelemetry,
-    DeliveryTelemetry,
-    BootstrapTelemetry,
-    UnmatchedTelemetry,
-    PriceTelemetry,
-    QuotaTelemetry,
-    NoticeTelemetry,
-    RecordTelemetry,
-    LaunchTelemetry,
-    UsageTelemetry,
-    RunTelemetry,
-    StoreTelemetry,
-    HoldTelemetry,
-    IntakeTelemetry,
-    LoopTelemetry,
-    LagTelemetry,
-    Protocol,
-):
-    """All metrics, for the code that composes the controller."""
+class TraceTelemetry(Protocol):
+    """Where traces go."""
+
+    def trace_job(self, trace: WaitTrace) -> None:
+        """Export the trace of a job that started. Neither raises nor blocks: what cannot be sent is dropped."""

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.telemetry import FleetCounts, HoldTelemetry
+from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.cooldowns import (
     avoided_hosts,
@@ -18,8 +18,9 @@ from autoscaler.model.cooldowns import (
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import Admission
-from autoscaler.model.waiting import WaitCode, Waiting
-from autoscaler.views.holds import offerings_on_hold
+from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.waiting import Waiting
+from autoscaler.views.offerings import offerings_on_hold
 
 HOLDS_EVERY: Seconds = 15.0
 """How often offerings on hold are counted, about as often as Prometheus scrapes."""
@@ -83,9 +84,7 @@ def _is_circuit_open(state: LedgerState, sku: SkuName) -> bool:
     return any(row is not None for row in rows)
 
 
-async def report_offerings_on_hold(
-    journal: Journal, telemetry: HoldTelemetry, clock: Clock
-) -> None:
+async def report_offerings_on_hold(journal: Journal, telemetry: Telemetry, clock: Clock) -> None:
     """Report how many offerings are on hold, until cancelled. A hold ends by time, without an event."""
     while True:
         telemetry.offerings_on_hold(offerings_on_hold(journal.fleet()))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from autoscaler.controller.ports.telemetry import RecordTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reporting.log_fields import job_fields, machine_fields
 from autoscaler.ledger.jobs.job_waits import wait_stages
 from autoscaler.ledger.jobs.runs import OUTSIDE_ACCESS
@@ -31,11 +31,12 @@ from autoscaler.model.machines.machine import (
     MachineState,
     TerminationReason,
 )
+from autoscaler.model.reasons.table import WaitCode
 
 _log = structlog.get_logger(__name__)
 
 
-def report(state: LedgerState, telemetry: RecordTelemetry, rows: Sequence[HistoryRow]) -> None:
+def report(state: LedgerState, telemetry: Telemetry, rows: Sequence[HistoryRow]) -> None:
     """Count the events of new history rows."""
     requested: Counter[tuple[SkuName, ProviderName, CapacityType]] = Counter()
     for row in rows:
@@ -55,7 +56,7 @@ def report(state: LedgerState, telemetry: RecordTelemetry, rows: Sequence[Histor
         telemetry.launches(*place, count)
 
 
-def _report_job(row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry) -> None:
+def _report_job(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> None:
     rerun = state.reruns.get(JobId(int(row.record)))
     if rerun is not None and row.event in _ENDS_OF_RERUNS:
         telemetry.rerun(rerun.sku, _ENDS_OF_RERUNS[row.event])
@@ -76,7 +77,7 @@ def _report_job(row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry)
         telemetry.job_completed(sku, job.repository, job.conclusion or "unknown")
     elif row.event in _REFUSALS:
         telemetry.job_refused(sku, row.event)
-        reason = Admission(row.event).message
+        reason = WaitCode(row.event).entry.sentence
         _log.warning("job_refused", code=row.event, **job_fields(job), sku=sku, reason=reason)
 
 
@@ -88,7 +89,7 @@ def _report_start(state: LedgerState, job: Job, waited: Seconds) -> None:
     _log.info("job_started", **job_fields(job), **of_machine, waited_seconds=round(waited, 1))
 
 
-def _report_machine(row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry) -> None:
+def _report_machine(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> None:
     machine = state.machines.get(MachineId(row.record))
     if machine is None:
         return
@@ -112,7 +113,7 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: RecordTeleme
 
 def _credible(state: LedgerState, machine: Machine, reason: ExitReason) -> ExitReason:
     """Return the reason of an exit, or `exited` if a job on the machine must have reported it."""
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    runner = state.runner_of(machine)
     had_job = runner is not None and runner.job is not None
     return ExitReason.EXITED if had_job and reason in SAID_WITHOUT_A_JOB else reason
 
@@ -132,7 +133,7 @@ def _report_launch_request(row: HistoryRow, state: LedgerState) -> None:
 
 
 def _report_failure(
-    machine: Machine, failure: FailureClass, state: LedgerState, telemetry: RecordTelemetry
+    machine: Machine, failure: FailureClass, state: LedgerState, telemetry: Telemetry
 ) -> None:
     request = state.launch_requests.get(machine.launch_request)
     kind = request.capacity_type if request is not None else None
@@ -140,7 +141,7 @@ def _report_failure(
 
 
 def _report_end(
-    machine: Machine, row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry
+    machine: Machine, row: HistoryRow, state: LedgerState, telemetry: Telemetry
 ) -> None:
     """Report that a machine ends. Its failure counts here if it was never in the state `failed`."""
     code = TerminationReason(row.code)
@@ -156,7 +157,7 @@ def _report_end(
     )
 
 
-def _report_health_checks(machine: Machine, row: HistoryRow, telemetry: RecordTelemetry) -> None:
+def _report_health_checks(machine: Machine, row: HistoryRow, telemetry: Telemetry) -> None:
     """Report the failed checks. The row names each with its reason (`HealthChecksRequest.summary`)."""
     check = row.detail.partition(":")[0]
     telemetry.health_check_failed(machine.sku, check, machine.placement.image)

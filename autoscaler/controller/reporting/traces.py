@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.traces import Stage, TraceTelemetry, WaitTrace
+from autoscaler.controller.ports.telemetry import Stage, TraceTelemetry, WaitTrace
 from autoscaler.ledger.jobs.job_waits import machine_of, wait_stages
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.changes import HistoryRow
@@ -29,15 +29,12 @@ class WaitTracer:
 
     def _on_history(self, rows: Sequence[HistoryRow]) -> None:
         state = self._journal.ledger.state
-        for row in rows:
-            if row.kind != "job":
-                continue
-            number = JobId(int(row.record))
+        for row, job in self._journal.jobs_in(rows):
             if row.event == "queued" and len(self._seen) < MOST_SEEN:
-                self._seen.setdefault(number, row.at)
+                self._seen.setdefault(job.id, row.at)
             elif row.event in ("in_progress", "completed"):
-                seen_at, job = self._seen.pop(number, None), state.jobs.get(number)
-                if row.event == "in_progress" and job is not None and job.demand is not None:
+                seen_at = self._seen.pop(job.id, None)
+                if row.event == "in_progress" and job.demand is not None:
                     self._traces.trace_job(_trace(state, job, job.started_at or row.at, seen_at))
 
 

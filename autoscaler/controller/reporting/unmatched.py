@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.telemetry import UnmatchedTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs.job import JobState
-from autoscaler.model.unmatched import Unmatched, close_label, nearest_sku, why_unmatched
+from autoscaler.model.reasons.table import Unmatched
+from autoscaler.model.reasons.unmatched import close_label, nearest_sku, why_unmatched
 
 LINES = 20
 """Maximum number of log lines in a window, because every author of a workflow can choose its labels."""
@@ -26,7 +27,7 @@ _log = structlog.get_logger(__name__)
 class UnmatchedJobReporter:
     """Counts each unmatched job, and logs each set of labels once in a window."""
 
-    def __init__(self, journal: Journal, telemetry: UnmatchedTelemetry) -> None:
+    def __init__(self, journal: Journal, telemetry: Telemetry) -> None:
         self._journal = journal
         self._telemetry = telemetry
         self._began: Instant = 0.0
@@ -36,14 +37,11 @@ class UnmatchedJobReporter:
 
     def report(self, rows: Sequence[HistoryRow]) -> None:
         """Count and log the queued jobs that no SKU serves."""
-        state = self._journal.ledger.state
-        for row in rows:
-            if row.kind != "job" or row.event != JobState.QUEUED:
+        catalogue = self._journal.ledger.state.catalogue
+        for row, job in self._journal.jobs_in(rows):
+            if row.event != JobState.QUEUED or job.demand is not None:
                 continue
-            job = state.jobs.get(JobId(int(row.record)))
-            if job is None or job.demand is not None:
-                continue
-            reason = why_unmatched(state.catalogue, job.repository, job.labels)
+            reason = why_unmatched(catalogue, job.repository, job.labels)
             if reason is not None:
                 self._telemetry.job_unmatched(reason)
                 self._log(reason, job.id, job.repository, job.labels)
@@ -68,7 +66,7 @@ class UnmatchedJobReporter:
             repository=repository,
             labels=labels,
             code=reason,
-            reason=reason.message,
+            reason=reason.entry.sentence,
             nearest_sku=nearest_sku(catalogue, labels),
             unknown_label=unknown,
             close_label=close,

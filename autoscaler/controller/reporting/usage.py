@@ -1,19 +1,18 @@
-"""Reports what the time of machines bought, why jobs failed, and how long workflow runs take.
+"""Reports what the time of machines bought, why jobs failed, and how long workflow runs take and wait.
 
-It follows the rows of history, so its cost follows what changed. Each row costs O(1).
+Both meters follow the rows of history, so that their cost follows what changed. Each row costs O(1).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.telemetry import UsageTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.ledger.jobs.job_waits import launched_at, machine_of
-from autoscaler.model.accounting import FailureCause, MachineUse
+from autoscaler.model.accounting import FailureCause, MachineUse, RunState
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, MachineId
 from autoscaler.model.jobs.job import Job, JobState
-from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.interruptions import TAKES
 from autoscaler.model.machines.machine import ExitReason, Machine, MachineState, TerminationReason
 
@@ -58,7 +57,8 @@ class UsageMeter:
     Both are in memory alone. After a restart, failed jobs from before it are not counted.
     """
 
-    def __init__(self, journal: Journal, telemetry: UsageTelemetry) -> None:
+    def __init__(self, journal: Journal, telemetry: Telemetry) -> None:
+        self._journal = journal
         self._state = journal.ledger.state
         self._telemetry = telemetry
         self._at_work: dict[MachineId, _AtWork] = {}
@@ -73,21 +73,13 @@ class UsageMeter:
 
     def _on_history(self, rows: Sequence[HistoryRow]) -> None:
         for row in rows:
-            if row.kind == "job":
-                self._on_job(row)
-            elif row.kind == "machine":
-                machine = self._state.machines.get(MachineId(row.record))
-                if machine is not None:
+            match self._journal.record_of(row):
+                case Job() as job if row.event == JobState.IN_PROGRESS:
+                    self._starts(job, job.started_at or row.at)
+                case Job() as job if row.event == JobState.COMPLETED:
+                    self._completes(job, job.completed_at or row.at)
+                case Machine() as machine:
                     self._on_machine(row, machine)
-
-    def _on_job(self, row: HistoryRow) -> None:
-        job = self._state.jobs.get(JobId(int(row.record)))
-        if job is None:
-            return
-        if row.event == JobState.IN_PROGRESS:
-            self._starts(job, job.started_at or row.at)
-        elif row.event == JobState.COMPLETED:
-            self._completes(job, job.completed_at or row.at)
 
     def _starts(self, job: Job, at: Instant) -> None:
         found = machine_of(self._state, job)
@@ -119,14 +111,14 @@ class UsageMeter:
         elif row.event in _ENDS and row.code:
             self._ends(machine, row.at)
         if row.event == MachineState.EXITED or row.event in _ENDS:
-            runner = self._runner_of(machine)
+            runner = self._state.runner_of(machine)
             job = self._failed.pop(runner.job, None) if runner and runner.job else None
             if job is not None:
                 self._count_failure(job, machine)
 
     def _ends(self, machine: Machine, at: Instant) -> None:
         at_work = self._at_work.pop(machine.id, None)
-        runner = self._runner_of(machine)
+        runner = self._state.runner_of(machine)
         job = self._state.jobs.get(runner.job) if runner and runner.job else None
         ready_at = _ready_at(machine)
         if at_work is not None:
@@ -140,10 +132,6 @@ class UsageMeter:
             self._use(machine, MachineUse.READY, ready_at, at)
         elif machine.placement.provider_id is not None:
             self._use(machine, MachineUse.FAILED_LAUNCH, launched_at(self._state, machine), at)
-
-    def _runner_of(self, machine: Machine) -> Runner | None:
-        name = machine.work.runner
-        return self._state.runners.get(name) if name is not None else None
 
     def _use(
         self,
@@ -178,3 +166,78 @@ class UsageMeter:
 def _ready_at(machine: Machine) -> Instant | None:
     """Return since when a machine could run a job. A machine without a launch request is found assigned."""
     return machine.progress.ready_at or machine.progress.assigned_at
+
+
+@dataclass(slots=True)
+class _Run:
+    """The open jobs of one run. `since` is when one of them changed last."""
+
+    repository: str
+    began: Instant
+    since: Instant
+    waiting: int = 0
+    running: int = 0
+
+
+class RunMeter:
+    """Reports how long workflow runs have open jobs, and how much of this time all of them wait.
+
+    Only jobs that a SKU serves count. In memory alone: a restart begins the times of open runs again.
+    """
+
+    def __init__(self, journal: Journal, telemetry: Telemetry) -> None:
+        self._journal = journal
+        self._telemetry = telemetry
+        self._runs: dict[int, _Run] = {}
+        self._open: dict[JobId, tuple[int, JobState]] = {}
+        journal.on_history(self._on_history)
+
+    def resume(self) -> None:
+        """Follow the open jobs, after the records were restored. O(jobs)."""
+        for job in self._journal.ledger.state.jobs.values():
+            self._follow(job, self._journal.now)
+
+    def _on_history(self, rows: Sequence[HistoryRow]) -> None:
+        for row, job in self._journal.jobs_in(rows):
+            self._follow(job, row.at)
+
+    def _follow(self, job: Job, at: Instant) -> None:
+        run_id, now = job.run_id, _counted_as(job)
+        before = self._open.get(job.id)
+        if run_id is None or now is (before[1] if before is not None else None):
+            return
+        run = self._runs.get(run_id)
+        if run is None:
+            if now is None:
+                return
+            run = self._runs[run_id] = _Run(job.repository, at, at)
+        self._add_time(run, at)
+        if before is not None:
+            del self._open[job.id]
+            _count(run, before[1], -1)
+        if now is not None:
+            self._open[job.id] = run_id, now
+            _count(run, now, 1)
+        if not run.waiting and not run.running:
+            del self._runs[run_id]
+            self._telemetry.run_ended(run.repository, max(0.0, at - run.began))
+
+    def _add_time(self, run: _Run, at: Instant) -> None:
+        if at > run.since:
+            state = RunState.RUNNING if run.running else RunState.WAITING
+            self._telemetry.run_time(run.repository, state, at - run.since)
+        run.since = max(run.since, at)
+
+
+def _counted_as(job: Job) -> JobState | None:
+    """Return whether the job waits for a runner or runs; None if neither."""
+    if job.demand is None or job.admission.is_refusal:
+        return None
+    return job.state if job.state in (JobState.QUEUED, JobState.IN_PROGRESS) else None
+
+
+def _count(run: _Run, state: JobState, sign: int) -> None:
+    if state is JobState.IN_PROGRESS:
+        run.running += sign
+    else:
+        run.waiting += sign

@@ -12,7 +12,8 @@ from autoscaler.ledger.records.class_cache import MOST_CLASSES
 from autoscaler.model.events import WaitReasonsChanged
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs.demand import DemandClass
-from autoscaler.model.waiting import GITHUB_DECIDES, WaitCode, Waiting, WaitReason
+from autoscaler.model.reasons.table import GITHUB_DECIDES, WaitCode
+from autoscaler.model.reasons.waiting import Waiting, WaitReason
 
 LASTING: Seconds = 10.0
 """Reasons that change sooner are not recorded: each try to launch ends a reason for about a second."""

@@ -2,7 +2,6 @@
 
 from autoscaler.ledger.failures.cooldowns import note_job_given
 from autoscaler.ledger.failures.failure_counts import count_failure, end_hold
-from autoscaler.ledger.machines.deadlines import due
 from autoscaler.ledger.machines.states import move, see
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.cooldowns import registration_key
@@ -75,7 +74,6 @@ def on_configuration_sent(state: LedgerState, event: ConfigurationSent) -> None:
     machine = state.machines[runner.machine]
     with state.changing(machine):
         machine.work.may_run_job = True
-        machine.due = due(state, machine)
     state.note(runner, event.at, "configuration_sent")
 
 

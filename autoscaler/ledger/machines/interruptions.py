@@ -5,12 +5,12 @@ which jobs are rerun.
 """
 
 from autoscaler.ledger.failures.failure_counts import count_failure
-from autoscaler.ledger.machines.deadlines import due, is_silent
 from autoscaler.ledger.machines.reruns import update_rerun
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.cooldowns import offering_key
 from autoscaler.model.events import MachineNoticed
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.machines.due import is_silent
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import TAKES, NoticeKind
 from autoscaler.model.machines.machine import ExitReason, Machine, MachineState, TerminationReason
@@ -50,7 +50,6 @@ def note_interruption(
         return
     with state.changing(machine):
         machine.interruption.kind, machine.interruption.at = kind, means_at
-        machine.due = due(state, machine)
     state.note(machine, at, "interrupted", f"{kind}: {detail}" if detail else kind)
     if kind in _SHORT:
         place, request = machine.placement, state.launch_requests.get(machine.launch_request)

@@ -8,7 +8,7 @@ from autoscaler.model.machines.machine import Machine, MachineState, Placement
 def new_machine(
     provider: ProviderName, listed: ListedMachine, at: Instant, state: MachineState, why: str
 ) -> Machine:
-    """Return a record of the machine, which is due at once. Its ID is made from the provider's ID."""
+    """Return a record of the machine. Its ID is made from the provider's ID."""
     return Machine(
         id=MachineId(f"x-{listed.provider_id}"),
         sku=listed.sku,
@@ -30,5 +30,4 @@ def new_machine(
             host=listed.host,
         ),
         reason=why,
-        due=at,
     )

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 
 from autoscaler.ledger.failures.failure_counts import end_hold
-from autoscaler.ledger.machines.deadlines import due
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import DEFAULT_LIFETIME
 from autoscaler.model.changes import HistoryRow
@@ -69,4 +68,4 @@ def _note(state: LedgerState, target: HoldTarget, at: Instant, event: str, detai
 def _look_again(state: LedgerState, machine: Machine | None) -> None:
     if machine is not None:
         with state.changing(machine):
-            machine.due = due(state, machine)
+            pass  # computes when it is due

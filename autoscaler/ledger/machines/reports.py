@@ -4,14 +4,6 @@ from autoscaler.ledger.failures.circuits import note_refused_image
 from autoscaler.ledger.failures.cooldowns import note_early_exit, note_failed_boot, note_good_boot
 from autoscaler.ledger.failures.faulty_hosts import avoid_host
 from autoscaler.ledger.job_holds import JOB_ASSIGNED_WITHIN
-from autoscaler.ledger.machines.deadlines import (
-    SILENCE,
-    TERMINATE_AGAIN,
-    TERMINATED_AFTER_JOB,
-    due,
-    lifetime_end,
-    work_over_at,
-)
 from autoscaler.ledger.machines.interruptions import note_silent, note_taken
 from autoscaler.ledger.machines.states import close_its_runner, end, fail, move, see
 from autoscaler.ledger.records.state import LedgerState
@@ -30,6 +22,7 @@ from autoscaler.model.events import (
 )
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs.runners import IDLE_STATES
+from autoscaler.model.machines.due import SILENCE, TERMINATE_AGAIN, TERMINATED_AFTER_JOB
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import (
     ExitReason,
@@ -56,7 +49,6 @@ def on_attestation(state: LedgerState, event: MachineAttested) -> None:
         machine.progress.booted_at = machine.progress.booted_at or event.at
         machine.work.agent_seen = True
         machine.work.last_seen = event.at
-        machine.due = due(state, machine)
     state.note(machine, event.at, "attested")
 
 
@@ -156,7 +148,6 @@ def on_runner_read_requested(state: LedgerState, event: RunnerReadRequested) -> 
     machine = state.machines[event.machine]
     with state.changing(machine):
         machine.work.read_at = event.at
-        machine.due = min(event.at + SILENCE, lifetime_end(state, machine))
 
 
 def on_runner_read(state: LedgerState, event: RunnerRead) -> None:
@@ -174,17 +165,15 @@ def on_runner_read(state: LedgerState, event: RunnerRead) -> None:
             machine.work.finished_at, machine.work.finished_reads = None, 0
         elif machine.work.finished_at is None:
             machine.work.finished_at, machine.work.finished_reads = event.at, 1
-            machine.due = min(event.at + SILENCE, lifetime_end(state, machine))
         elif event.at - machine.work.finished_at >= SILENCE:
             machine.work.finished_reads = 2
-            machine.due = event.at
         _note_unregistered(state, machine, event)
     state.note(machine, event.at, "runner_read", event.detail)
 
 
 def _note_unregistered(state: LedgerState, machine: Machine, event: RunnerRead) -> None:
     """Decide to terminate a machine half an hour after its job, if its registration is deleted."""
-    over_at = work_over_at(state, machine)
+    over_at = state.work_over_at(machine)
     machine.work.read_at = event.at
     if over_at is None or not (event.finished and event.unregistered):
         machine.work.unregistered_at = None
@@ -195,7 +184,6 @@ def _note_unregistered(state: LedgerState, machine: Machine, event: RunnerRead) 
         and event.at - over_at >= TERMINATED_AFTER_JOB
     ):
         machine.termination.reason = TerminationReason.FINISHED
-        machine.due = event.at
 
 
 def on_console_read(state: LedgerState, event: ConsoleRead) -> None:

@@ -13,7 +13,6 @@ A job was killed by an interruption only if all of these hold:
 import math
 from collections.abc import Iterator
 
-from autoscaler.ledger.machines.deadlines import is_silent
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import NO_RERUN
@@ -21,6 +20,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import RerunAnswered, RerunRequested
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.machines.due import is_silent
 from autoscaler.model.machines.interruptions import TAKES, Rerun, RerunOutcome, RerunState
 from autoscaler.model.machines.machine import Machine
 

@@ -1,10 +1,10 @@
 """Changes the state of a machine, with its reason, and what depends on the state."""
 
-from autoscaler.ledger.machines.deadlines import TERMINATE_AGAIN, due
 from autoscaler.ledger.machines.operator_holds import end_holds_of
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.due import TERMINATE_AGAIN
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import TAKES
 from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
@@ -77,7 +77,6 @@ def move(
         machine.since, machine.absence = at, 0.0
         if to in (_S.TERMINATED, _S.LOST):
             machine.progress.ended_at = at
-        machine.due = due(state, machine)
         if detail:
             machine.reason = detail[:500]
     if not machine.occupies:
@@ -103,7 +102,6 @@ def see(state: LedgerState, machine: Machine, at: Instant) -> None:
         machine.work.finished_at, machine.work.finished_reads = None, 0
         if machine.state in (_S.READY, _S.ASSIGNED):
             machine.absence = 0.0
-        machine.due = due(state, machine)
 
 
 def close_its_runner(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:

@@ -13,7 +13,6 @@ The machine counts as assigned. A poll of its agent verifies it again, if its re
 until it ends, or until an operator releases it.
 """
 
-from autoscaler.ledger.machines.deadlines import due
 from autoscaler.ledger.machines.listed_machines import new_machine
 from autoscaler.ledger.machines.states import close_its_runner, move
 from autoscaler.ledger.records.state import LedgerState
@@ -23,7 +22,7 @@ from autoscaler.model.events import (
     MachineReleasedByOperator,
     RunnersListed,
 )
-from autoscaler.model.identifiers import Instant, MachineId, ProviderName, RunnerName, Seconds
+from autoscaler.model.identifiers import Instant, MachineId, ProviderName, RunnerName
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.jobs.runners import RunnerState, machine_in_any_name
 from autoscaler.model.machines.evidence import SHOWN_AT_GITHUB_WITHIN
@@ -35,9 +34,6 @@ from autoscaler.model.machines.machine import (
     TerminationReason,
 )
 from autoscaler.model.machines.unverified import UnverifiedReason
-
-ADOPTED_DUE_AFTER: Seconds = 60.0
-"""The planner looks at an adopted machine after this time."""
 
 _POLLING = frozenset({MachineState.READY, MachineState.ASSIGNED})
 """Agents of these machines poll. After a start they get some time for this."""
@@ -57,7 +53,6 @@ def adopt(
     machine = new_machine(provider, listed, at, MachineState.ASSIGNED, why.explanation)
     machine.work.unverified, machine.work.may_run_job = why, True
     machine.progress.assigned_at = machine.work.last_seen = at
-    machine.due = at + ADOPTED_DUE_AFTER
     state.add(machine)
     state.note(machine, at, "adopted", machine.reason)
 
@@ -195,13 +190,11 @@ def polled_for_assignment(state: LedgerState, machine_id: MachineId, at: Instant
             work.runner = machine.progress.assigned_at = machine.termination.reason = None
             work.read_at = work.unregistered_at = None
             machine.progress.ready_at = machine.progress.ready_at or at
-            machine.due = due(state, machine)
         return
     runner = state.runners.get(work.runner) if work.runner is not None else None
     if runner is not None and runner.configuration_sent_at is None and work.may_run_job:
         with state.changing(machine):
             work.may_run_job = False
-            machine.due = due(state, machine)
 
 
 def on_machine_released_by_operator(state: LedgerState, event: MachineReleasedByOperator) -> None:
@@ -211,7 +204,6 @@ def on_machine_released_by_operator(state: LedgerState, event: MachineReleasedBy
         return
     with state.changing(machine):
         machine.termination.reason = TerminationReason.OPERATOR
-        machine.due = event.at
     said = "ran autoscaler terminate"
     if event.forced:
         said = "ran autoscaler terminate --force: a job may have been running"
@@ -251,7 +243,6 @@ def _mark(state: LedgerState, machine: Machine, at: Instant, why: UnverifiedReas
         machine.since, machine.progress.assigned_at, machine.absence = at, at, 0.0
         machine.reason, work.runner = why.explanation, None
         work.finished_at, work.finished_reads = None, 0
-        machine.due = due(state, machine)
 
 
 def _may_have_other_runner(state: LedgerState, machine: Machine) -> bool:
@@ -272,7 +263,6 @@ def _has_configuration(state: LedgerState, name: RunnerName, at: Instant) -> Non
     if machine.state is MachineState.ASSIGNED:
         with state.changing(machine):
             machine.work.may_run_job = True
-            machine.due = due(state, machine)
         state.note(machine, at, "may_run_job", "GitHub shows its runner online or at work")
 
 

@@ -4,8 +4,9 @@ from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.jobs.access_rules import depends_on_run, rule_against
 from autoscaler.model.jobs.demand import DemandClass, classify
 from autoscaler.model.jobs.job import Admission
+from autoscaler.model.reasons.table import Unmatched
+from autoscaler.model.reasons.unmatched import why_unmatched
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.unmatched import Unmatched, why_unmatched
 
 MOST_CLASSES = 10_000
 """Maximum number of demand classes that a cache keeps. Anyone who can start jobs chooses their labels."""

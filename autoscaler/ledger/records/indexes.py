@@ -30,7 +30,7 @@ from autoscaler.model.jobs.runners import IDLE_STATES, Runner, RunnerState
 from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines.machine import DAY, Machine, MachineState
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.reasons.table import Unmatched
 
 _WITHDRAWABLE = frozenset({RunnerState.NAMED, RunnerState.REGISTERED})
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import takewhile
 from typing import Any
 
 from autoscaler.ledger.records.class_cache import ClassCache
@@ -31,12 +32,13 @@ from autoscaler.model.installations import Installations
 from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import Admission, Job, RunQuestion
-from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.jobs.runners import Runner, RunnerState
+from autoscaler.model.machines.due import Due, due_of
 from autoscaler.model.machines.evidence import StartEvidence
 from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine
-from autoscaler.model.operator_holds import is_operator_hold
+from autoscaler.model.operator_holds import is_operator_hold, quarantine_of
 from autoscaler.model.operators import OperatorName
 from autoscaler.model.readings import ForeignUsage
 from autoscaler.model.run_origins import RunOrigin
@@ -108,7 +110,7 @@ class LedgerState(IndexedRecords):
         self._adopted: Installations | None = None
 
     def use_catalogue(self, catalogue: Catalogue) -> None:
-        """Use another catalogue. Jobs keep their class."""
+        """Use another catalogue: machines are due as it says. Jobs keep their class. O(machines)."""
         self.catalogue = catalogue
         self._all_runners_listed_at = None
         self._classes = ClassCache(catalogue)
@@ -119,6 +121,10 @@ class LedgerState(IndexedRecords):
             for offering in option.offerings
         }
         self.offerings = {key: offering for (_, key), offering in self._priced.items()}
+        for machine in tuple(self.machines.values()):
+            if self._due_at(machine) != machine.due:
+                with self.changing(machine):
+                    pass  # computes it again
 
     def offering(self, sku: SkuName, key: str) -> Offering | None:
         """Return an offering with its price for a SKU's operating system, or None if it is not known.
@@ -129,6 +135,10 @@ class LedgerState(IndexedRecords):
         known = self.catalogue.skus.get(sku)
         priced = self._priced.get((known.os, key)) if known is not None else None
         return priced or self.offerings.get(key)
+
+    def runner_of(self, machine: Machine) -> Runner | None:
+        """Return the runner whose registration a machine has, or None if it has none."""
+        return self.runners.get(machine.work.runner) if machine.work.runner is not None else None
 
     def class_of(self, repository: str, labels: tuple[str, ...]) -> DemandClass | None:
         """Return the class of a job, whatever its run, from a cache."""
@@ -157,6 +167,35 @@ class LedgerState(IndexedRecords):
             self.machines_listed_at,
             self.created_since_start,
         )
+
+    def _due_of(self, machine: Machine) -> tuple[Due, ...]:
+        request = self.launch_requests.get(machine.launch_request)
+        quarantine = quarantine_of(self.operator_holds, machine.id)
+        return due_of(
+            machine,
+            self.catalogue.skus.get(machine.sku),
+            request.option_in(self.catalogue) if request is not None else None,
+            self.work_over_at(machine),
+            quarantine.until if quarantine is not None else None,
+            self.evidence,
+        )
+
+    def due_at(self, now: Instant) -> tuple[Due, ...]:
+        """Return what is due now, in the order of `Machine.due`. O(machines due)."""
+        machines = takewhile(lambda one: one.due <= now, self.due.values())
+        found = ([due for due in self._due_of(one) if due.at <= now] for one in machines)
+        return tuple(due[0] for due in found if due)
+
+    def _due_at(self, machine: Machine) -> Instant | None:
+        return min((due.at for due in self._due_of(machine)), default=None)
+
+    def work_over_at(self, machine: Machine) -> Instant | None:
+        """Return when GitHub reported that the job of a machine's runner is completed, or None."""
+        name = machine.work.runner
+        runner = self.runners.get(name) if name is not None else None
+        if runner is None or runner.job is None or runner.state is not RunnerState.DONE:
+            return None
+        return runner.since
 
     def note_runners_listed(self, scope: str, began_at: Instant) -> None:
         """Note when the newest complete listing of a scope's runners began."""
@@ -222,6 +261,7 @@ class LedgerState(IndexedRecords):
     def changing(self, record: Record) -> Iterator[None]:
         """Return a context in which the record's fields may change. Updates its indexes afterwards.
 
+        It also computes when a machine is due.
         The state changes only through `enter`: a state that was assigned directly is taken back and refused.
         """
         self.unindex(record)
@@ -230,6 +270,8 @@ class LedgerState(IndexedRecords):
             yield
         finally:
             found, record.state = record.state, self._states.pop(id(record))
+            if isinstance(record, Machine):
+                record.due = self._due_at(record)
             self.index(record)
             self._touched[kind_and_key(record)] = record
         if found is not record.state:
@@ -255,6 +297,8 @@ class LedgerState(IndexedRecords):
         if not stored and record.state not in INITIAL_STATES[type(record)]:
             self._refuse(UnlistedTransitionError(*kind_and_key(record), None, record.state))
             return
+        if isinstance(record, Machine) and not stored:
+            record.due = self._due_at(record)
         if isinstance(record, Job):
             self.jobs[record.id] = record
         elif isinstance(record, LaunchRequest):

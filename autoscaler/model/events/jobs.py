@@ -6,8 +6,8 @@ from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import JobState
+from autoscaler.model.reasons.waiting import WaitReason
 from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.waiting import WaitReason
 
 
 @dataclass(frozen=True, slots=True)

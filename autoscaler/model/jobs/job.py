@@ -42,22 +42,6 @@ class Admission(StrEnum):
         """True if no SKU of the class may run the job."""
         return self not in (Admission.ADMITTED, Admission.UNREAD)
 
-    @property
-    def message(self) -> str:
-        """Return why the job gets no machine, as a sentence for operators; empty if it is admitted."""
-        return _MESSAGES.get(self, "")
-
-
-_MESSAGES = {
-    Admission.UNREAD: (
-        "access depends on the job's run, which GitHub has not shown yet; if this stays, run_not_read in "
-        "the log has GitHub's answer"
-    ),
-    Admission.FORK: "the job's run comes from a fork, and access.forks is false",
-    Admission.PUBLIC_REPOSITORY: "the job's repository is public, and access.public_repositories is false",
-    Admission.BRANCH: "the job's run is on no branch of access.branches",
-}
-
 
 _DAY: Seconds = 86_400.0
 

@@ -5,28 +5,40 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autoscaler.config import shapes
-from autoscaler.config.settings import ProviderSection
-from autoscaler.config.shapes import Count, Dollars, FilePath, Name, Positive, Section
-from autoscaler.config.sku_settings import LaunchOptionSettings
-from autoscaler.config.tags import Tags
+from autoscaler.config.settings.fleet import ProviderSection
+from autoscaler.config.settings.shapes import (
+    Count,
+    Dollars,
+    FilePath,
+    InstanceType,
+    Name,
+    Positive,
+    Section,
+    SecureUrl,
+)
+from autoscaler.config.settings.sku import LaunchOptionSettings, SkuSettings
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.prices import READ_AS
 from autoscaler.providers.ec2.shapes import (
     Account,
     CapacityReservation,
+    KmsKey,
     PlacementGroup,
     Quota,
     Region,
     SecurityGroupId,
     SubnetId,
+    Tags,
 )
+
+KEY = "ec2"
+"""The key of an EC2 provider's section."""
 
 
 class Ec2OptionKeys(LaunchOptionSettings):
     """The keys of a launch option on EC2."""
 
-    instance_types: Annotated[tuple[shapes.InstanceType, ...], Field(min_length=1)] | None = None
+    instance_types: Annotated[tuple[InstanceType, ...], Field(min_length=1)] | None = None
     """EC2 instance types in order of preference. A SKU has at most 150; all SKUs have at most 5000 together."""
     capacity: Annotated[tuple[CapacityType, ...], Field(min_length=1)] = (CapacityType.ON_DEMAND,)
     """`spot`, `on-demand` or both, in order of preference; or `capacity-block` (EC2)."""
@@ -36,6 +48,30 @@ class Ec2OptionKeys(LaunchOptionSettings):
     """The id of a capacity reservation: its machines, and no others, are launched (EC2)."""
     placement_group: PlacementGroup | None = None
     """The name of an existing placement group for the machines (EC2)."""
+
+
+class Volume(Section):
+    """The performance and encryption of the machine's disks. The type of every disk is gp3."""
+
+    iops: Annotated[int, Field(ge=3000, le=80_000)] | None = None
+    """IOPS of the root disk, at most 500 for each GiB; default: 3000, which costs nothing extra."""
+    throughput: Annotated[int, Field(ge=125, le=2000)] | None = None
+    """Throughput of the root disk in MiB/s, at most a quarter of its IOPS; default: 125."""
+    initialization_rate: Annotated[int, Field(ge=100, le=300)] | None = None
+    """MiB/s at which EBS fills the root disk from its snapshot; default: blocks are read on first use."""
+    kms_key: KmsKey | None = None
+    """The KMS key of all disks: an id, `alias/NAME` or an ARN; default: the region's default key for EBS."""
+
+
+class Ec2SkuKeys(SkuSettings):
+    """The keys of a SKU with launch options on EC2."""
+
+    boot_script_file: FilePath | None = None
+    """A script that runs as root before the agent, for at most 10 minutes (EC2, Linux). Jobs can read it."""
+    volume: Volume | None = None
+    """The performance and encryption of the disks (EC2)."""
+    tags: Tags = Field(default_factory=dict)
+    """Tags of everything that is created for the SKU, in place of the provider's with the same keys (EC2)."""
 
 
 class TokenBucket(Section):
@@ -67,13 +103,13 @@ class Ec2Section(ProviderSection):
     """Tags of everything that is created: machines, disks, fleets and launch templates."""
     identity_certificates: tuple[FilePath, ...] = ()
     """PEM files with further certificates that sign instance identity documents, beside AWS's own."""
-    interruption_queue: shapes.SecureUrl | None = None
+    interruption_queue: SecureUrl | None = None
     """The URL of the SQS queue with EventBridge's events; without it there are no interruption notices."""
     rebalance_recommendations: bool = False
     """Whether a rebalance recommendation counts as a spot interruption: EC2 sends it early, or for nothing."""
     account: Account | None = None
     """The account of the machines; default: that of the credentials."""
-    prices: Mapping[shapes.InstanceType, Dollars] = Field(default_factory=dict)
+    prices: Mapping[InstanceType, Dollars] = Field(default_factory=dict)
     """Linux on-demand prices in dollars an hour by instance type; they replace AWS's prices."""
     spot_price_factor: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The part of the on-demand price at which a spot machine counts."""

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from autoscaler.config.settings import Settings
+from autoscaler.config.settings.fleet import Settings
 from autoscaler.controller.ports.provider import Provider, ProviderContext
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.translation import ec2_section, ec2_settings
+from autoscaler.providers.ec2.worker.channel import WorkerChannel
 
 
 class Ec2Factory:

@@ -17,7 +17,7 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
-from autoscaler.providers.ec2.price_regions import pricing_region
+from autoscaler.model.wording import counted
 
 PRICES_DATED = "2026-07-20"
 """When the table's prices were read from AWS's price list."""
@@ -197,3 +197,67 @@ def quota_names() -> frozenset[str]:
     kinds = CapacityType.SPOT, CapacityType.ON_DEMAND
     quotas = {quota(name, kind) for name in instance_types() for kind in kinds}
     return families | {one for one in quotas if one.partition("/")[2] not in families}
+
+
+ORDINARY_FIRST_CARD = frozenset({"p6-b300.48xlarge"})
+"""Types whose network card 0 takes no EFA: DescribeInstanceTypes lists only `interface` among its
+NetworkInfo.NetworkCards[].InterfaceTypes. Card 0 has an ordinary interface there, and the EFAs are on the
+cards from 1 on (aws/aws-parallelcluster#7143)."""
+
+
+@cache
+def efa_interfaces() -> Mapping[str, int]:
+    """Return the maximum number of EFA interfaces, by instance type; types without EFA are missing.
+
+    The table `data/efa_interfaces.csv` is `vpc.amazonaws.com/efa` in Karpenter's list of instance types
+    (aws/karpenter-provider-aws at 1d92708, website/content/en/preview/reference/instance-types.md), which is
+    NetworkInfo.EfaInfo.MaximumEfaInterfaces of DescribeInstanceTypes.
+    """
+    text = files(__package__).joinpath("data/efa_interfaces.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return MappingProxyType({row["instance_type"]: int(row["interfaces"]) for row in rows})
+
+
+def efa_problem(instance_type: str, wanted: int) -> tuple[str, str] | None:
+    """Return why a type cannot have this many EFA interfaces, and the fix; None if it can."""
+    most = efa_interfaces().get(instance_type, 0)
+    if most >= wanted:
+        return None
+    if most == 0:
+        return f"{instance_type} supports no EFA", "remove efa_interfaces, or name another type"
+    what = (
+        f"{instance_type} supports {counted(most, 'EFA interface')}, and efa_interfaces is {wanted}"
+    )
+    return what, f"write efa_interfaces: {most}, or name another type"
+
+
+_NOT_IN_DOLLARS = ("cn-", "eusc-")
+"""China's partition lists prices in yuan, the European Sovereign Cloud in euros."""
+
+_NO_PRICING_API = (*_NOT_IN_DOLLARS, "us-gov-", "us-iso", "eu-iso")
+"""Also GovCloud and the isolated partitions: their credentials are not valid at other endpoints."""
+
+
+def pricing_region(region: str) -> str | None:
+    """Return the region whose Pricing API lists this region's prices in dollars, or None.
+
+    The Price List Query API has endpoints in us-east-1, eu-central-1, ap-south-1 and cn-northwest-1 (AWS
+    Billing User Guide, "Using the AWS Price List Query API"; botocore's endpoints). The choice is the same as
+    Karpenter's (karpenter-provider-aws, pkg/providers/pricing).
+    """
+    if region.startswith(_NO_PRICING_API):
+        return None
+    if region.startswith("ap-"):
+        return "ap-south-1"
+    return "eu-central-1" if region.startswith("eu-") else "us-east-1"
+
+
+def has_spot_dollars(region: str) -> bool:
+    """Return True if DescribeSpotPriceHistory answers in dollars in this region."""
+    return not region.startswith(_NOT_IN_DOLLARS)
+
+
+def capacity_type_of(lifecycle: str) -> CapacityType:
+    """Return the capacity type of EC2's `InstanceLifecycle`, which is empty for on-demand."""
+    known = {kind.value: kind for kind in CapacityType}
+    return known.get(lifecycle, CapacityType.ON_DEMAND)

@@ -4,19 +4,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autoscaler.config.document import Document, Node
-from autoscaler.config.problems import KeyPath, Problem
+from autoscaler.config.configuration import Configuration
+from autoscaler.config.problems import Problem
 from autoscaler.config.provider_kind import ProviderKind
-from autoscaler.config.settings import Settings
-from autoscaler.config.sku_settings import Accelerator, LaunchOptionSettings, SkuSettings
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, SkuSettings
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.ec2 import file_checks
-from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section
-from autoscaler.providers.ec2.file_checks import KEY
-from autoscaler.providers.ec2.gpus import gpus_of
+from autoscaler.providers.ec2.checks import contradictions
+from autoscaler.providers.ec2.configuration import KEY, Ec2OptionKeys, Ec2Section, Ec2SkuKeys
 
 if TYPE_CHECKING:
     from autoscaler.providers.ec2.factory import Ec2Factory
+from autoscaler.config.settings.sku import AcceleratorVendor
+from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.providers.ec2.instance_types import instance_types
 
 
 class Ec2Kind(ProviderKind):
@@ -26,6 +27,7 @@ class Ec2Kind(ProviderKind):
     about = "Machines on EC2."
     section = Ec2Section
     option = Ec2OptionKeys
+    sku = Ec2SkuKeys
     needs = "instance_types"
 
     def factory(self, name: ProviderName, settings: Settings, folder: Path) -> "Ec2Factory":
@@ -34,21 +36,15 @@ class Ec2Kind(ProviderKind):
 
         return Ec2Factory(name, settings, folder)
 
-    def files(self, section: Node) -> Iterator[KeyPath]:
-        """Return the keys of the identity certificates."""
-        certificates = section.child("identity_certificates")
-        for index, _ in certificates.items() if certificates else ():
-            yield ("identity_certificates", index)
+    def check(self, configuration: Configuration) -> Iterator[Problem]:
+        """Return contradictions between regions, platforms and images, and warnings about queues."""
+        yield from contradictions.check(configuration)
 
-    def check(self, document: Document) -> Iterator[Problem]:
-        """Return contradictions between regions, platforms and images."""
-        yield from file_checks.contradictions(document)
-
-    def preflight(self, document: Document, folder: Path, *, files: bool) -> Iterator[Problem]:
+    def preflight(self, configuration: Configuration, *, files: bool) -> Iterator[Problem]:
         """Return unknown types, quotas and regions, and files that cannot be used."""
-        from autoscaler.providers.ec2.preflight import preflight
+        from autoscaler.providers.ec2.checks.preflight import preflight
 
-        yield from preflight(document, folder, files=files)
+        yield from preflight(configuration, files=files)
 
     def accelerators(
         self, sku: SkuSettings, option: LaunchOptionSettings
@@ -58,6 +54,17 @@ class Ec2Kind(ProviderKind):
         found = ((name, gpus_of(name, sku.os)) for name in types or ())
         return {name: gpus for name, gpus in found if gpus is not None}
 
-    def warnings(self, document: Document, settings: Settings) -> Iterator[Problem]:
-        """Return warnings about interruption queues."""
-        yield from file_checks.warnings(document, settings)
+
+def gpus_of(instance_type: str, os: OperatingSystem) -> Accelerator | None:
+    """Return the vendor and number of an instance type's GPUs, or None if the agent cannot check them.
+
+    It checks NVIDIA's and, on Linux, AMD's: no Gaudi, Inferentia or Trainium. How many GPUs a machine with a
+    part of a GPU shows (g6f, gr6f) is not known.
+    """
+    known = instance_types().get(instance_type)
+    if known is None or known.gpu_count == 0 or known.gpu_maker not in set(AcceleratorVendor):
+        return None
+    vendor = AcceleratorVendor(known.gpu_maker)
+    if vendor is AcceleratorVendor.AMD and os is not OperatingSystem.LINUX:
+        return None
+    return Accelerator(vendor=vendor, count=known.gpu_count)

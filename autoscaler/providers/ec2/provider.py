@@ -14,11 +14,13 @@ import structlog
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import (
+    Capabilities,
     LaunchAnswer,
     LaunchOrder,
     ProofRefusedError,
     ProvenIdentity,
     ProviderError,
+    provider_errors,
 )
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.catalogue import (
@@ -31,32 +33,37 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.model.machines.failures import FailureClass, FailureScope
-from autoscaler.providers.ec2.account_limits import AccountLimits
-from autoscaler.providers.ec2.answers import launch_answer, listed_machine, refused_override
-from autoscaler.providers.ec2.calls import MeteredApi
-from autoscaler.providers.ec2.canary import sku_for
-from autoscaler.providers.ec2.channel import Api
-from autoscaler.providers.ec2.console import read_console
 from autoscaler.providers.ec2.errors import first_part
-from autoscaler.providers.ec2.hints import hint
-from autoscaler.providers.ec2.identity import IdentityVerifier, pinned_certificates
+from autoscaler.providers.ec2.identity.documents import IdentityVerifier, pinned_certificates
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type
-from autoscaler.providers.ec2.notice_queue import Ec2NoticeQueue
-from autoscaler.providers.ec2.offerings import price_offerings
-from autoscaler.providers.ec2.prices import Ec2Prices
-from autoscaler.providers.ec2.quotas import COUNTED_STATES, available_quotas, used_by_others
-from autoscaler.providers.ec2.requests import fleet_request, template_of
-from autoscaler.providers.ec2.reservations import Reservations
-from autoscaler.providers.ec2.resources import Resources
-from autoscaler.providers.ec2.rows import InstanceRow
+from autoscaler.providers.ec2.launching.answers import (
+    launch_answer,
+    refused_override,
+)
+from autoscaler.providers.ec2.launching.offerings import price_offerings
+from autoscaler.providers.ec2.launching.requests import fleet_request, template_of
+from autoscaler.providers.ec2.launching.reservations import Reservations
+from autoscaler.providers.ec2.launching.templates import Resources, sku_for
+from autoscaler.providers.ec2.launching.termination import terminate_machines
+from autoscaler.providers.ec2.launching.unused import UnusedResources
+from autoscaler.providers.ec2.listing import list_instances, listed_machine, read_console
+from autoscaler.providers.ec2.notices.queue import Ec2NoticeQueue
+from autoscaler.providers.ec2.prices.price_book import Ec2Prices
+from autoscaler.providers.ec2.prices.quotas import (
+    COUNTED_STATES,
+    AccountLimits,
+    available_quotas,
+    used_by_others,
+)
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import FLEET
-from autoscaler.providers.ec2.termination import terminate_machines
-from autoscaler.providers.ec2.throttle import Throttle, request_bucket, resource_bucket
-from autoscaler.providers.ec2.unused_resources import UnusedResources
-
-PAGE = 500
-"""Machines in a page of the list. The worker needs about 0.2 s to parse a page."""
+from autoscaler.providers.ec2.worker.channel import Api
+from autoscaler.providers.ec2.worker.throttle import (
+    MeteredApi,
+    Throttle,
+    request_bucket,
+    resource_bucket,
+)
 
 LARGEST_REQUEST = 1000
 """Machines in one CreateFleet: EC2 launches no more, and Karpenter requests no more."""
@@ -67,6 +74,7 @@ _NOT_FOUND = frozenset({"InvalidAMIID", "InvalidSubnetID"})
 _log = structlog.get_logger(__name__)
 
 
+@provider_errors
 class Ec2Provider:
     """Implements `Provider` for one region of one account. Call `open` first."""
 
@@ -89,6 +97,18 @@ class Ec2Provider:
         self._verifier = IdentityVerifier(
             settings.region, pinned_certificates(settings.region, settings.identity_certificates)
         )
+        self.capabilities = Capabilities(
+            largest_request=LARGEST_REQUEST,
+            launch_rate=LaunchRate(
+                request_bucket("CreateFleet", settings.request_buckets),
+                resource_bucket("CreateFleet", settings.resource_buckets),
+            ),
+            notices=Ec2NoticeQueue(settings, self._api, queue, self.prices.listed)
+            if (queue := settings.interruption_queue) is not None
+            else None,
+            prices=self.prices,
+            limits=self.limits,
+        )
         self._account: str | None = settings.account
         self._unsold: dict[str, tuple[str, ...]] = {}
 
@@ -96,26 +116,6 @@ class Ec2Provider:
     def name(self) -> ProviderName:
         """The provider's name in the configuration."""
         return self._settings.name
-
-    @property
-    def notices(self) -> Ec2NoticeQueue | None:
-        """The queue of interruption notices, if there is one."""
-        url = self._settings.interruption_queue
-        if url is None:
-            return None
-        return Ec2NoticeQueue(self._settings, self._api, url, self.prices.listed)
-
-    @property
-    def largest_request(self) -> int:
-        """The maximum number of machines that one CreateFleet launches."""
-        return LARGEST_REQUEST
-
-    @property
-    def launch_rate(self) -> LaunchRate:
-        """The rate limit of CreateFleet. The planner keeps it, so that requests do not wait here."""
-        requests = request_bucket("CreateFleet", self._settings.request_buckets)
-        machines = resource_bucket("CreateFleet", self._settings.resource_buckets)
-        return LaunchRate(requests, machines)
 
     @property
     def accepts_documents(self) -> bool:
@@ -154,10 +154,6 @@ class Ec2Provider:
         self._account = await self._resources.account()
         await self._resources.read_offered_types()
         await self._reservations.read()
-
-    def hint(self, error: Exception) -> str | None:
-        """Return a fix for the error codes of AWS and its SDK that an operator can mend."""
-        return hint(error)
 
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         """Return a launch option's offerings (see `Provider`)."""
@@ -257,25 +253,18 @@ class Ec2Provider:
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """Yield pages of all machines with this fleet's tag (see `Provider`)."""
-        page: str | None = None
-        while True:
-            rows, page = await self._page(f"tag:{FLEET}", (self._settings.fleet,), page)
+        async for rows in list_instances(self._api, f"tag:{FLEET}", (self._settings.fleet,)):
             prices = self.prices.listed()
             yield tuple(listed_machine(self._settings, row, prices) for row in rows)
-            if not page:
-                return
 
     async def quotas(self) -> Mapping[str, int]:
         """Return the vCPUs that others leave of each quota, and the sizes of capacity reservations."""
         known = await self.limits.read()
         await self._reservations.read()
         others: Counter[str] = Counter()
-        page: str | None = None
-        while True:
-            rows, page = await self._page("instance-state-name", COUNTED_STATES, page)
+        async for rows in list_instances(self._api, "instance-state-name", COUNTED_STATES):
             others += used_by_others(self._settings.fleet, rows)
-            if not page:
-                return available_quotas(self.name, known, others) | self._reservations.quotas()
+        return available_quotas(self.name, known, others) | self._reservations.quotas()
 
     async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete unused launch templates and volumes (see `Provider`)."""
@@ -298,19 +287,9 @@ class Ec2Provider:
             raise ProofRefusedError("account", "the provider has not been opened")
         return self._verifier.verify(proof, self._account)
 
-    async def protect(self, machine: ProviderMachineId) -> None:
-        """Do nothing: EC2 does not ask before an interruption (see `Provider`)."""
-
     async def close(self) -> None:
         """End the worker process. Idempotent."""
         await self._api.close()
-
-    async def _page(
-        self, name: str, values: Sequence[str], page: str | None
-    ) -> tuple[list[InstanceRow], str | None]:
-        arguments = {"filter": name, "values": values, "size": PAGE, "page": page}
-        rows, following = await self._api.call("DescribeInstances", arguments)
-        return [InstanceRow(*row) for row in rows], following
 
     def _refused(self, body: Any, template: str, error: ProviderError) -> ProviderError:
         """Return the error for a refusal of the whole call."""

@@ -1,8 +1,15 @@
-"""The types of single values in an EC2 provider's section of fleet.yaml, by name."""
+"""The types of single values in the keys of fleet.yaml that only EC2 has, by name.
 
+Limits of tags: EC2 User Guide, "Tag restrictions". EC2 allows all characters.
+"""
+
+from collections.abc import Mapping
 from typing import Annotated
 
-from autoscaler.config.scalars import Matching
+from pydantic import AfterValidator
+
+from autoscaler.config.problems import show
+from autoscaler.config.settings.scalars import Matching, wrong
 
 Region = Annotated[
     str, Matching("[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}", "an AWS region", "write one such as us-east-1")
@@ -34,3 +41,46 @@ Quota = Annotated[
         "write a family, such as G and VT, or on-demand/G and VT",
     ),
 ]
+KmsKey = Annotated[
+    str,
+    Matching(
+        r"(arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:)?alias/[A-Za-z0-9/_-]{1,250}"
+        r"|arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[a-z0-9-]+"
+        r"|mrk-[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+        "a KMS key",
+        "write a key's id, alias/NAME, or the ARN of either",
+        maximum=2048,
+    ),
+]
+
+MAX_TAGS = 45
+"""EC2's limit of 50 tags for a resource, less the controller's five."""
+
+
+def _check_key(text: str) -> str:
+    if text.lower().startswith("aws:"):
+        raise wrong(f"{show(text)} begins with aws:, which AWS reserves", "use another prefix")
+    if text == "Name" or text.startswith("autoscaler:"):
+        raise wrong(f"{show(text)} is a tag that the controller sets", "use another key")
+    return text
+
+
+def _check_count(tags: Mapping[str, str]) -> Mapping[str, str]:
+    if len(tags) > MAX_TAGS:
+        what = f"has {len(tags)} tags: AWS allows 50, and 5 are the controller's"
+        raise wrong(what, f"keep {MAX_TAGS}")
+    return tags
+
+
+TagKey = Annotated[
+    str,
+    Matching(
+        r"[^\x00-\x1f\x7f]+", "the key of a tag", "write 1 to 128 characters on one line", 128
+    ),
+    AfterValidator(_check_key),
+]
+TagValue = Annotated[
+    str,
+    Matching(r"[^\x00-\x1f\x7f]*", "the value of a tag", "write it on one line", maximum=256),
+]
+Tags = Annotated[Mapping[TagKey, TagValue], AfterValidator(_check_count)]

@@ -3,14 +3,21 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from autoscaler.config.regular_files import read_regular
-from autoscaler.config.settings import Settings
-from autoscaler.config.sku_settings import Image, SkuSettings, Volume
+from autoscaler.config.files.regular_files import read_regular
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.sku import Image, SkuSettings
 from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.model.prices import READ_AS
-from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section, TokenBucket
+from autoscaler.providers.ec2.configuration import (
+    Ec2OptionKeys,
+    Ec2Section,
+    Ec2SkuKeys,
+    TokenBucket,
+    Volume,
+)
+from autoscaler.providers.ec2.launching.user_data import render_user_data
 from autoscaler.providers.ec2.settings import (
     CanaryImage,
     Ec2Option,
@@ -18,7 +25,6 @@ from autoscaler.providers.ec2.settings import (
     Ec2Sku,
     VolumeOptions,
 )
-from autoscaler.providers.ec2.user_data import render_user_data
 
 
 def ec2_section(settings: Settings, name: ProviderName) -> Ec2Section:
@@ -87,7 +93,7 @@ def _skus(
     ca_pem = read_regular(folder / ca_file).decode() if ca_file is not None else None
     for name, sku in settings.skus.items():
         options = _options(sku, provider)
-        if sku.image is None or not options:
+        if sku.image is None or not options or not isinstance(sku, Ec2SkuKeys):
             continue
         yield (
             SkuName(name),
@@ -129,7 +135,7 @@ def _options(sku: SkuSettings, provider: ProviderName) -> dict[int, Ec2Option]:
     }
 
 
-def _boot_script(sku: SkuSettings, folder: Path) -> str | None:
+def _boot_script(sku: Ec2SkuKeys, folder: Path) -> str | None:
     if sku.boot_script_file is None:
         return None
     # Not read_text: its universal newlines would hide the line ends of Windows.

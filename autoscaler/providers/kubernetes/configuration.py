@@ -6,10 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
-from autoscaler.config.job_container import JobContainer
-from autoscaler.config.settings import ProviderSection
-from autoscaler.config.shapes import Dollars, Duration, FilePath, Section, Text
-from autoscaler.config.sku_settings import LaunchOptionSettings
+from autoscaler.config.settings.fleet import JobContainer, ProviderSection
+from autoscaler.config.settings.shapes import Dollars, Duration, FilePath, Section, Text
+from autoscaler.config.settings.sku import LaunchOptionSettings
 from autoscaler.model.identifiers import Seconds
 from autoscaler.providers.kubernetes.manifest.shared_memory import bytes_of
 from autoscaler.providers.kubernetes.settings import RUNNER, RUNNER_USER
@@ -23,6 +22,9 @@ from autoscaler.providers.kubernetes.values.shapes import (
     QualifiedName,
     Quantity,
 )
+
+KEY = "kubernetes"
+"""The key of a Kubernetes provider's section."""
 
 
 class TaintEffect(StrEnum):

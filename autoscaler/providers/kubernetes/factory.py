@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from autoscaler.config.settings import Settings
+from autoscaler.config.settings.fleet import Settings
 from autoscaler.controller.ports.provider import Provider, ProviderContext
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.kubernetes.api.library import import_library

@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import (
+    Capabilities,
     LaunchAnswer,
     LaunchOrder,
-    OutcomeUnknownError,
     ProvenIdentity,
     ProviderError,
+    provider_errors,
 )
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.catalogue import Offering
@@ -23,13 +24,11 @@ from autoscaler.model.identifiers import InstallationId, ProviderMachineId, Prov
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.client import KubernetesApi
-from autoscaler.providers.kubernetes.api.errors import HINTS
 from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.capacity.accelerators import read_capacity
-from autoscaler.providers.kubernetes.deletion import delete_left_pods
-from autoscaler.providers.kubernetes.identity.ownership import identity_of
+from autoscaler.providers.kubernetes.deletion import delete_left_pods, delete_pods
 from autoscaler.providers.kubernetes.identity.tokens import verify_token
-from autoscaler.providers.kubernetes.launching import AT_ONCE, launch_pods, launch_text, request_of
+from autoscaler.providers.kubernetes.launching import launch_pods, launch_text, request_of
 from autoscaler.providers.kubernetes.listing.machines import identity, listed_machine, offering
 from autoscaler.providers.kubernetes.listing.pending import PendingPods
 from autoscaler.providers.kubernetes.listing.pods import PAGE, list_pods
@@ -42,13 +41,9 @@ LARGEST_REQUEST = 250
 """Pods in one launch request: half a second at the API server's own rate."""
 
 
+@provider_errors
 class KubernetesProvider:
     """Implements `Provider` for one namespace of one cluster."""
-
-    launch_rate = None
-    largest_request = LARGEST_REQUEST
-    prices = None
-    limits = None
 
     def __init__(
         self,
@@ -67,6 +62,13 @@ class KubernetesProvider:
         self._ended: dict[ProviderMachineId, str] = {}
 
     @property
+    def capabilities(self) -> Capabilities:
+        """The watch of its pods, and their protection (see `Provider`)."""
+        return Capabilities(
+            largest_request=LARGEST_REQUEST, notices=self.notices, protect=self.protect
+        )
+
+    @property
     def name(self) -> ProviderName:
         """The provider's name in the configuration."""
         return self._settings.name
@@ -83,10 +85,6 @@ class KubernetesProvider:
         """Check that the namespace's pods can be listed (see `Provider`)."""
         await self._api.request("GET", paths.pods(self._settings.namespace), {"limit": "1"})
         self._opened = True
-
-    def hint(self, error: Exception) -> str | None:
-        """Return what an operator can do about an error (see `Provider`)."""
-        return HINTS.get(error.code) if isinstance(error, ProviderError) else None
 
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         """Return the one offering of a launch option (see `Provider`)."""
@@ -112,22 +110,8 @@ class KubernetesProvider:
     async def terminate(
         self, machines: Sequence[ProviderMachineId]
     ) -> dict[ProviderMachineId, str]:
-        """Delete these pods, and no others of the same names (see `Provider`).
-
-        Raises the error if the API server accepts none of the first ones.
-        """
-        refused: dict[ProviderMachineId, str] = {}
-        wanted = list(dict.fromkeys(machines))
-        for start in range(0, len(wanted), AT_ONCE):
-            batch = wanted[start : start + AT_ONCE]
-            answers = await asyncio.gather(*map(self._deleted, batch))
-            errors = [one for one in answers if not isinstance(one, str)]
-            if errors and len(errors) == len(batch) and not start:
-                raise errors[0]
-            for machine, why in zip(batch, answers, strict=True):
-                if why != "":
-                    refused[machine] = str(why) or type(why).__name__
-        return refused
+        """Delete these pods, and no others of the same names (see `Provider`)."""
+        return await delete_pods(self._api, self._settings.namespace, machines)
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """Yield pages of all pods with this fleet's label (see `Provider`)."""
@@ -185,7 +169,7 @@ class KubernetesProvider:
         return await verify_token(self._api, self._settings, proof)
 
     async def protect(self, machine: ProviderMachineId) -> None:
-        """Annotate a pod, so that Karpenter does not disrupt its node until it has ended (see `Provider`)."""
+        """Annotate a pod, so that Karpenter keeps its node until it has ended (see `Capabilities`)."""
         settings = self._settings
         await protect_pod(self._api, settings.namespace, machine, settings.options.values())
 
@@ -193,28 +177,3 @@ class KubernetesProvider:
         """End the watch and release the connections. Idempotent."""
         await self.notices.close()
         await self._api.close()
-
-    async def _deleted(
-        self, machine: ProviderMachineId
-    ) -> str | ProviderError | OutcomeUnknownError:
-        """Delete one pod. Return why it was refused, an error, or an empty text."""
-        try:
-            return await self._delete(machine)
-        except (ProviderError, OutcomeUnknownError) as error:
-            return error
-
-    async def _delete(self, machine: ProviderMachineId) -> str:
-        """Delete one pod. Return why it was refused, or an empty text."""
-        found = identity_of(machine)
-        if found is None:
-            return f"{machine} is not a pod's name and UID"
-        body = {"preconditions": {"uid": found.uid}}
-        try:
-            await self._api.request(
-                "DELETE", paths.pod(self._settings.namespace, found.name), body=body
-            )
-        except ProviderError as error:
-            # Conflict: a pod of this name exists with another UID, so this one does not.
-            if error.code not in ("NotFound", "Conflict"):
-                raise
-        return ""

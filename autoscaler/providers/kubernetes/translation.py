@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from autoscaler.config.regular_files import read_regular
-from autoscaler.config.settings import Settings
-from autoscaler.config.sku_settings import Accelerator as AcceleratorSettings
-from autoscaler.config.sku_settings import AcceleratorVendor, SkuSettings
+from autoscaler.config.files.regular_files import read_regular
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.sku import Accelerator as AcceleratorSettings
+from autoscaler.config.settings.sku import AcceleratorVendor, SkuSettings
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.kubernetes.configuration import (

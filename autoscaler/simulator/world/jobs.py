@@ -33,7 +33,7 @@ class Registration:
     busy_at: Instant | None = None
     deleted_at: Instant | None = None
     suspended: bool = False
-    access: Access = field(default_factory=Access)
+    access: Access = field(default_factory=lambda: Access(forks=True))
     job: "SimulatedJob | None" = None
     assigned: "SimulatedJob | None" = None
     over: asyncio.Event = field(default_factory=asyncio.Event)

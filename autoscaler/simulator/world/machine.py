@@ -232,7 +232,7 @@ def _access(job: Mapping[str, Any]) -> Access:
     """Return what the agent's job hook decides by (`agent.job_access`): without any, it refuses all jobs."""
     sent = job.get("access")
     if sent is None:
-        return Access(repositories=())
+        return Access(repositories=(), forks=False)
     return Access(
         repositories=tuple(sent["repositories"]),
         forks=sent["forks"],

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from autoscaler.controller.ports.notices import Message, Notice
+from autoscaler.controller.ports.capabilities import Message, Notice
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds

@@ -9,8 +9,9 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from autoscaler.controller.ports.notices import NoticeQueue
+from autoscaler.controller.ports.capabilities import NoticeQueue
 from autoscaler.controller.ports.provider import (
+    Capabilities,
     LaunchAnswer,
     LaunchOrder,
     OutcomeUnknownError,
@@ -34,7 +35,6 @@ from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import IMAGE, Instance
 from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.schedule import FaultKind
-from autoscaler.simulator.world.terms import Terms
 
 PAGE = 20
 SMALL_PAGE = 2
@@ -43,7 +43,7 @@ SHOWN_AFTER_END: Seconds = 3600.0
 """Terminated instances are listed for about an hour (EC2 guide: terminate instances)."""
 
 
-class SimulatedProvider(Terms):
+class SimulatedProvider:
     """Implements the Provider port for one process after another. `crash_point` is that of the current one.
 
     `catalogue` has its offerings and rates. `quota` is how many units of each quota the account has.
@@ -60,7 +60,9 @@ class SimulatedProvider(Terms):
         invariants: Invariants,
         now: Callable[[], Instant],
     ) -> None:
-        super().__init__(name, catalogue)
+        self.name = name
+        self.notices: NoticeQueue | None = None
+        self._catalogue = catalogue
         self.crash_point = CrashPoint()
         self.latency = LATENCY
         self.instances: dict[ProviderMachineId, Instance] = {}
@@ -69,7 +71,6 @@ class SimulatedProvider(Terms):
         """The moment whose machines the last complete list showed: lists may be out of date."""
         self.on_launch: Callable[[Instance], None] = lambda _: None
         self.on_end: Callable[[Instance], None] = lambda _: None
-        self.notices: NoticeQueue | None = None
         self._offerings = {offering.key: offering for offering in _offerings(catalogue)}
         self._quota = quota
         self._fault_schedule = fault_schedule
@@ -78,6 +79,19 @@ class SimulatedProvider(Terms):
         self._now = now
         self._answers: dict[str, LaunchAnswer] = {}
         self._prepared = itertools.count(1)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The rates of the catalogue, and the notices. Prices do not change, and quotas are never stored."""
+        return Capabilities(
+            largest_request=self._catalogue.largest_request(self.name),
+            launch_rate=self._catalogue.launch_rates.get(self.name),
+            notices=self.notices,
+        )
+
+    def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
+        """Return the catalogue's offerings of a launch option."""
+        return self._catalogue.skus[sku].launch_options[option].offerings
 
     async def open(self) -> None:
         """Do nothing: there is nothing to read."""
@@ -215,9 +229,6 @@ class SimulatedProvider(Terms):
         instance = self.instances.get(machine)
         return instance.console if instance is not None else ""
 
-    async def protect(self, machine: ProviderMachineId) -> None:
-        """Do nothing: this world's provider does not ask before an interruption."""
-
     async def verify(self, proof: bytes) -> ProvenIdentity:
         """Return the identity in a proof. No proof is forged in this world."""
         instance, image, launch_time = proof.decode().removeprefix("signed:").split(",")
@@ -282,7 +293,7 @@ class SimulatedProvider(Terms):
         return self._quota[offering.quota_key] - used
 
     def _start(self, order: dict[str, str], offering: Offering) -> LaunchedMachine:
-        machine = ProviderMachineId(f"i-{self._name}-{len(self.instances) + 1}")
+        machine = ProviderMachineId(f"i-{self.name}-{len(self.instances) + 1}")
         launch_request, sku = LaunchRequestId(order["launch_request"]), SkuName(order["sku"])
         self.add(Instance(machine, launch_request, sku, offering, self.installation, self._now()))
         return LaunchedMachine(

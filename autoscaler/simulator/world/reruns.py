@@ -3,8 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 
-from autoscaler.controller.ports.github import OperatorError, RetryLaterError
-from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
+from autoscaler.controller.ports.github import (
+    OperatorError,
+    RerunAnswer,
+    RerunUnknownError,
+    RetryLaterError,
+)
 from autoscaler.model.identifiers import JobId, Seconds
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.interruptions import RerunOutcome

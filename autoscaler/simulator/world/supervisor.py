@@ -55,7 +55,11 @@ class Supervisor:
     async def deliver(self, delivery: Delivery) -> None:
         """Deliver a webhook to the process. Raises ProcessGoneError, StoreError."""
         process = self.current()
-        await process.serve(process.ready.intake.accept(delivery))
+
+        async def accept() -> bool | None:
+            return await process.ready.intake.accept(delivery)
+
+        await process.serve(accept())
 
     async def run(self) -> None:
         """Run processes until cancelled, which kills the last one."""

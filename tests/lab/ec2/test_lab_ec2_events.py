@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from autoscaler.model.machines.interruptions import NoticeKind
-from autoscaler.providers.ec2.notices import parse_notice
+from autoscaler.providers.ec2.notices.events import parse_notice
 from lab.ec2.event_queue import VISIBILITY
 from lab.ec2.instances import InstanceState
 from tests.lab.ec2.harness import SHUTTING_DOWN, Fixture, connect

@@ -9,12 +9,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.images.aws import SET, AwsImages
-from autoscaler.images.aws_base_images import AwsBaseImages
-from autoscaler.images.aws_builds import AwsBuilds
-from autoscaler.images.aws_pruning import RECIPE, AwsPruning
-from autoscaler.images.pruning import MadeSnapshot, choose
-from autoscaler.images.smoke_test import ImageEc2Error
+from autoscaler.providers.ec2.images.account import SET, AwsBaseImages, AwsBuilds, AwsImages
+from autoscaler.providers.ec2.images.pruning import RECIPE, AwsPruning, MadeSnapshot, choose
+from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
 from lab.ec2.instances import Instance
 from tests.lab.ec2.harness import Fixture
 from tests.lab.system.harness import until

@@ -10,10 +10,10 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
-from autoscaler.providers.ec2.clients import Clients
-from autoscaler.providers.ec2.operations import OPERATIONS
-from autoscaler.providers.ec2.price_reading import read_on_demand, read_spot
-from autoscaler.providers.ec2.price_regions import pricing_region
+from autoscaler.providers.ec2.instance_types import pricing_region
+from autoscaler.providers.ec2.prices.reading import read_on_demand, read_spot
+from autoscaler.providers.ec2.worker.clients import Clients
+from autoscaler.providers.ec2.worker.operations import OPERATIONS
 from lab.ec2.service import LabEc2
 from tests.lab.ec2.harness import Fixture, connect
 

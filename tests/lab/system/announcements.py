@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 from autoscaler.operator_commands.client import OperatorClient, OperatorRequestFailedError
 from lab.github.records import Job as PushedJob
 from lab.laboratory import Laboratory

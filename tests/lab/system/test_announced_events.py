@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
-from autoscaler.model.waiting import WaitCode
+from autoscaler.model.reasons.table import WaitCode
 from lab.ec2.instances import Pool
 from lab.ec2.moto import MotoProcess
 from lab.github.records import Job as PushedJob

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from autoscaler.ledger.machines.deadlines import POWER_OFF_TIME
 from autoscaler.model.jobs.runners import RunnerState
+from autoscaler.model.machines.due import POWER_OFF_TIME
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import FOUND_REASONS, MachineState, TerminationReason
 from lab.ec2.lifecycle import BY_ITSELF, BY_USER

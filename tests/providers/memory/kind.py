@@ -5,14 +5,14 @@ from pathlib import Path
 
 from pydantic import Field
 
-from autoscaler.config.document import Document
+from autoscaler.config.configuration import Configuration
 from autoscaler.config.problems import Problem
 from autoscaler.config.provider_kind import ProviderKind, options_of
-from autoscaler.config.settings import ProviderSection, Settings
-from autoscaler.config.shapes import Count, Dollars, Name, Positive
-from autoscaler.config.sku_settings import LaunchOptionSettings
+from autoscaler.config.settings.fleet import ProviderSection, Settings
+from autoscaler.config.settings.shapes import Count, Dollars, Name, Positive
+from autoscaler.config.settings.sku import LaunchOptionSettings
 from autoscaler.controller.ports.provider import Provider, ProviderContext
-from autoscaler.model.catalogue import CapacityType, Offering
+from autoscaler.model.catalogue import CapacityType, Offering, OperatingSystem
 from autoscaler.model.identifiers import ProviderName, SkuName
 from tests.providers.memory.provider import MemoryProvider
 
@@ -65,13 +65,12 @@ class MemoryKind(ProviderKind):
         del folder
         return MemoryFactory(name, settings)
 
-    def check(self, document: Document) -> Iterator[Problem]:
+    def check(self, configuration: Configuration) -> Iterator[Problem]:
         """Refuse Windows, for which there is no machine in memory."""
-        for name, sku, _, _ in options_of(document, self.key):
-            os = sku.child("os")
-            if os is not None and os.value == "windows":
+        for one in options_of(configuration, MemorySection, MemoryOptionKeys):
+            if one.sku.os is OperatingSystem.WINDOWS:
                 what = "there is no Windows in memory"
-                yield document.problem(("skus", name, "os"), what, "write linux")
+                yield configuration.error(("skus", one.name, "os"), what, "write linux")
 
 
 class MemoryFactory:

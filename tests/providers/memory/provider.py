@@ -9,13 +9,14 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
-from autoscaler.controller.ports.notices import NoticeQueue
 from autoscaler.controller.ports.provider import (
+    Capabilities,
     LaunchAnswer,
     LaunchOrder,
     ProofRefusedError,
     ProvenIdentity,
     ProviderError,
+    provider_errors,
 )
 from autoscaler.model.catalogue import Offering
 from autoscaler.model.events import ListedMachine
@@ -30,13 +31,9 @@ CLOUDS: Final[dict[str, SimulatedProvider]] = {}
 LARGEST_REQUEST = 3
 
 
+@provider_errors
 class MemoryProvider:
     """Implements `Provider`. Finds its cloud in `CLOUDS` with each request."""
-
-    launch_rate = None
-    largest_request = LARGEST_REQUEST
-    prices = None
-    limits = None
 
     def __init__(
         self,
@@ -53,17 +50,14 @@ class MemoryProvider:
         return self._name
 
     @property
-    def notices(self) -> NoticeQueue | None:
+    def capabilities(self) -> Capabilities:
         cloud = CLOUDS.get(self._address)
-        return cloud.notices if cloud is not None else None
+        notices = cloud.notices if cloud is not None else None
+        return Capabilities(largest_request=LARGEST_REQUEST, notices=notices)
 
     async def open(self) -> None:
         await self._cloud.open()
         self._cloud.adopt(self._installations.own)
-
-    def hint(self, error: Exception) -> str | None:
-        known = isinstance(error, ProviderError) and error.code == "NoSuchCloud"
-        return "correct cloud, or create it" if known else None
 
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         return self._offerings[sku, option]
@@ -110,9 +104,6 @@ class MemoryProvider:
     async def console(self, machine: ProviderMachineId) -> str:
         return await self._cloud.console(machine)
 
-    async def protect(self, machine: ProviderMachineId) -> None:
-        """Do nothing: this cloud takes no machine away."""
-
     async def verify(self, proof: bytes) -> ProvenIdentity:
         """Ask the cloud whose token this is: `signed:ID,...`. It names the machine and nothing else."""
         word, _, rest = proof.partition(b":")
@@ -132,5 +123,6 @@ class MemoryProvider:
         """The cloud. Raises ProviderError if it is not there."""
         if self._address not in CLOUDS:
             text = f"there is no cloud {self._address}"
-            raise ProviderError(FailureClass.CONFIGURATION, "NoSuchCloud", text)
+            hint = "correct cloud, or create it"
+            raise ProviderError(FailureClass.CONFIGURATION, "NoSuchCloud", text, hint=hint)
         return CLOUDS[self._address]

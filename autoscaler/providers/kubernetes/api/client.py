@@ -10,7 +10,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
@@ -27,6 +27,7 @@ from autoscaler.providers.kubernetes.api.errors import (
     UNREACHABLE,
     error_of,
     metric_label,
+    refusal,
 )
 from autoscaler.providers.kubernetes.api.texts import MAX_TEXT
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
@@ -50,6 +51,13 @@ _NAME_MISMATCH = frozenset({62, 64})
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH (OpenSSL, X509_STORE_CTX_get_error(3))."""
 _RETIRED = 2
 """Clients with earlier credentials that stay open for their requests in flight."""
+
+
+class _Request(NamedTuple):
+    method: str
+    path: str
+    query: Mapping[str, str] | None = None
+    body: Mapping[str, Any] | None = None
 
 
 class KubernetesApi:
@@ -87,9 +95,9 @@ class KubernetesApi:
         body: Mapping[str, Any] | None = None,
     ) -> str:
         """Return the answer to one request. Raises ProviderError, OutcomeUnknownError."""
-        limit = self._settings.timeout
+        request = _Request(method, path, query, body)
         with self._metered(paths.operation(method, path)):
-            async with self._answer(method, path, query, body, limit) as answer:
+            async with self._answer(request, self._settings.timeout) as answer:
                 return (await answer.read()).decode(errors="replace")
 
     @asynccontextmanager
@@ -101,7 +109,7 @@ class KubernetesApi:
         Raises ProviderError, OutcomeUnknownError, also while lines are read.
         """
         with self._metered("WatchPods"):
-            async with self._answer("GET", path, query, None, limit) as answer:
+            async with self._answer(_Request("GET", path, query), limit) as answer:
                 yield _lines(answer)
 
     async def close(self) -> None:
@@ -130,74 +138,19 @@ class KubernetesApi:
             )
 
     @asynccontextmanager
-    async def _answer(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None,
-        body: Mapping[str, Any] | None,
-        limit: float,
-    ) -> AsyncIterator["ClientResponse"]:
-        with _network_errors(f"{method} {path}"):
+    async def _answer(self, request: _Request, limit: float) -> AsyncIterator["ClientResponse"]:
+        with _network_errors(f"{request.method} {request.path}"):
             client = self._client or await self._connect()
-            answer = await self._accepted(client, method, path, query, body, limit)
+            answer = await _accepted(client, request, limit)
             if answer is None:
                 client = await self._renew(client)
-                answer = await self._send(client, method, path, query, body, limit)
+                answer = await _send(client, request, limit)
             try:
                 if answer.status >= 300:
                     raise _refusal(answer, await answer.read())
                 yield answer
             finally:
                 _drop(answer)
-
-    async def _accepted(
-        self,
-        client: "ApiClient",
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None,
-        body: Mapping[str, Any] | None,
-        limit: float,
-    ) -> "ClientResponse | None":
-        """Return the answer, or None if one side refused the credentials of the other one."""
-        import aiohttp
-
-        try:
-            answer = await self._send(client, method, path, query, body, limit)
-        except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError):
-            return None
-        if answer.status == 401:
-            answer.release()
-            return None
-        return answer
-
-    async def _send(
-        self,
-        client: "ApiClient",
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None,
-        body: Mapping[str, Any] | None,
-        limit: float,
-    ) -> "ClientResponse":
-        with credential_errors():
-            # Without the body: it is plain JSON, which the library would copy value by value.
-            method, url, headers, _, _ = await client.param_serialize(
-                method,
-                path,
-                query_params=list((query or {}).items()),
-                header_params={
-                    "Accept": METADATA if paths.operation(method, path) == "CreatePod" else ACCEPT,
-                    "Content-Type": MERGE_PATCH if method == "PATCH" else JSON,
-                },
-                auth_settings=_AUTHENTICATION,
-            )
-        answer = await client.rest_client.request(
-            method, url, headers=headers, body=body, _request_timeout=limit
-        )
-        found: ClientResponse = answer.response
-        return found
 
     async def _connect(self) -> "ApiClient":
         async with self._renewing:
@@ -216,6 +169,43 @@ class KubernetesApi:
                     await client.close()
                 del self._retired[:-_RETIRED]
         return await self._connect()
+
+
+async def _accepted(
+    client: "ApiClient", request: _Request, limit: float
+) -> "ClientResponse | None":
+    """Return the answer, or None if one side refused the credentials of the other one."""
+    import aiohttp
+
+    try:
+        answer = await _send(client, request, limit)
+    except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError):
+        return None
+    if answer.status == 401:
+        answer.release()
+        return None
+    return answer
+
+
+async def _send(client: "ApiClient", request: _Request, limit: float) -> "ClientResponse":
+    is_creation = paths.operation(request.method, request.path) == "CreatePod"
+    with credential_errors():
+        # Without the body: it is plain JSON, which the library would copy value by value.
+        method, url, headers, _, _ = await client.param_serialize(
+            request.method,
+            request.path,
+            query_params=list((request.query or {}).items()),
+            header_params={
+                "Accept": METADATA if is_creation else ACCEPT,
+                "Content-Type": MERGE_PATCH if request.method == "PATCH" else JSON,
+            },
+            auth_settings=_AUTHENTICATION,
+        )
+    answer = await client.rest_client.request(
+        method, url, headers=headers, body=request.body, _request_timeout=limit
+    )
+    found: ClientResponse = answer.response
+    return found
 
 
 def _drop(answer: "ClientResponse") -> None:
@@ -246,10 +236,10 @@ def _network_errors(request: str) -> Iterator[None]:
             cause.verify_code in _NAME_MISMATCH
         )
         code = OTHER_NAME if mismatch else "Certificate"
-        raise ProviderError(FailureClass.CONFIGURATION, code, str(error)) from error
+        raise refusal(FailureClass.CONFIGURATION, code, str(error)) from error
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         # No connection, so nothing was sent.
-        raise ProviderError(FailureClass.UNKNOWN, UNREACHABLE, str(error)) from error
+        raise refusal(FailureClass.UNKNOWN, UNREACHABLE, str(error)) from error
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         # ValueError: a line of a watch is longer than the client's buffer.
         text = str(error) or type(error).__name__

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from autoscaler.config.problems import printable
-from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.machines.failures import FailureClass
+from autoscaler.providers.kubernetes.api.errors import refusal
 from autoscaler.providers.kubernetes.api.kubeconfigs import Entry, read_context, usual_files
 from autoscaler.providers.kubernetes.api.library import import_library
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
@@ -95,7 +95,7 @@ def credential_errors() -> Iterator[None]:
     try:
         yield
     except (ConfigException, OSError, ValueError) as error:
-        raise ProviderError(FailureClass.CONFIGURATION, CODE, str(error)) from error
+        raise refusal(FailureClass.CONFIGURATION, CODE, str(error)) from error
 
 
 async def _load(settings: KubernetesSettings, found: "Configuration") -> None:
@@ -139,4 +139,4 @@ def _check_service_account(settings: KubernetesSettings, folder: Path) -> None:
             f"providers.{settings.name}.kubernetes has neither context nor kubeconfig, so the controller uses "
             f"its own pod's service account, and this host lacks {', '.join(missing)}"
         )
-        raise ProviderError(FailureClass.CONFIGURATION, NOT_IN_CLUSTER, text)
+        raise refusal(FailureClass.CONFIGURATION, NOT_IN_CLUSTER, text)

@@ -111,6 +111,17 @@ _DENIED = re.compile(
 )
 
 
+def refusal(
+    failure: FailureClass,
+    code: str,
+    message: str,
+    retry_after: float | None = None,
+    scope: FailureScope | None = None,
+) -> ProviderError:
+    """Return the error of this code, with what an operator can do."""
+    return ProviderError(failure, code, message, retry_after, scope, hint=HINTS.get(code))
+
+
 def error_of(
     status: int, body: Mapping[str, Any], retry_after: float | None = None
 ) -> ProviderError | OutcomeUnknownError:
@@ -128,7 +139,7 @@ def error_of(
     if status >= 500 and code not in (WEBHOOK_FAILED, ADMISSION_DENIED):
         return OutcomeUnknownError(f"{reason}: {message}" if message else reason, wait)
     failure = _CLASSES.get(code, FailureClass.UNKNOWN)
-    return ProviderError(failure, code, message, wait, scope)
+    return refusal(failure, code, message, wait, scope)
 
 
 def _meaning(status: int, reason: str, message: str) -> tuple[str, FailureScope | None]:

@@ -1,16 +1,16 @@
-"""Reads a context of kubeconfig files, with its cluster and its user, without the official client."""
+"""Finds a context in kubeconfig files, which the official client reads, with its cluster and its user."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import yaml
 
-from autoscaler.config.document import MAX_BYTES
+from autoscaler.config.files.regular_files import open_regular
 from autoscaler.config.problems import listed, nearest, printable, show, unreadable_fix
-from autoscaler.config.regular_files import open_regular
+from autoscaler.providers.kubernetes.api.library import import_library
 
 _FIX = "name a kubeconfig, such as kubectl config view --raw prints"
 _CREDENTIALS = (
@@ -78,21 +78,19 @@ def usual_files(environment: Mapping[str, str]) -> list[Path]:
 
 
 def read_context(files: Sequence[Path], wanted: str | None, shown: str = "KUBECONFIG") -> Context:
-    """Return a context of the files; without a name, the current one of the first file.
+    """Return a context of the files; without a name, the current one.
 
     As with kubectl, absent files are skipped, and the first entry of a name counts. `shown` names the files in
-    messages. Raises KubeconfigError.
+    messages. Blocks for the client's import. Raises KubeconfigError.
     """
-    read = {file: _read(file, printable(str(file)) if len(files) > 1 else shown) for file in files}
-    contents = [content for content in read.values() if content is not None]
-    absent = listed([printable(str(file)) for file, content in read.items() if content is None])
-    if not contents:
+    content, absent = _merged(files, shown)
+    if content is None:
         raise KubeconfigError(
             f"no kubeconfig was found in {absent or shown}",
             "write the key kubeconfig, or name an existing file in the variable KUBECONFIG",
         )
-    contexts = _by_name(contents, "context")
-    name = wanted if wanted is not None else _current(contents[0], shown)
+    contexts = _by_name(content, "context")
+    name = wanted if wanted is not None else _current(content, shown)
     if name not in contexts:
         meant = nearest(name, contexts)
         fix = f"did you mean {meant}?" if meant else f"write {listed(sorted(contexts))}"
@@ -101,8 +99,36 @@ def read_context(files: Sequence[Path], wanted: str | None, shown: str = "KUBECO
         raise KubeconfigError(what, fix if contexts else "add it to the kubeconfig")
     context = contexts[name]
     place = f"context {show(name)} of {shown}"
-    user = _entry(contents, "user", context, shown) if context.get("user") else None
-    return Context(place, _entry(contents, "cluster", context, shown), user)
+    user = _entry(content, "user", context, shown) if context.get("user") else None
+    return Context(place, _entry(content, "cluster", context, shown), user)
+
+
+def _merged(files: Sequence[Path], shown: str) -> tuple[Mapping[str, Any] | None, str]:
+    """Return what the official client reads in the files, or None without any, and the absent ones."""
+    import_library()
+    from kubernetes.aio.config.kube_config import KubeConfigMerger
+
+    merger: KubeConfigMerger | None = None
+    absent: list[str] = []
+    for file in files:
+        place = printable(str(file)) if len(files) > 1 else shown
+        try:
+            open_regular(file).close()
+            if merger is None:
+                merger = KubeConfigMerger(str(file))
+            else:
+                merger.load_config(str(file))
+        except FileNotFoundError:
+            absent.append(printable(str(file)))
+        except OSError as error:
+            what = f"{place} cannot be read: {error.strerror}"
+            raise KubeconfigError(what, unreadable_fix(error)) from None
+        except (yaml.YAMLError, ValueError, RecursionError):
+            raise KubeconfigError(f"{place} is not YAML", _FIX) from None
+        except (AttributeError, KeyError, TypeError):
+            # The client does not check the form.
+            raise KubeconfigError(f"{place} is not a kubeconfig", _FIX) from None
+    return None if merger is None else merger.config.value, listed(absent)
 
 
 def _current(content: Mapping[str, Any], shown: str) -> str:
@@ -116,45 +142,20 @@ def _current(content: Mapping[str, Any], shown: str) -> str:
     return name
 
 
-def _entry(
-    contents: Iterable[Mapping[str, Any]], kind: str, context: Mapping[str, Any], shown: str
-) -> Entry:
+def _entry(content: Mapping[str, Any], kind: str, context: Mapping[str, Any], shown: str) -> Entry:
     name = context.get(kind)
-    place = f"{kind} {show(name)} of {shown}"
-    return Entry(place, _by_name(contents, kind).get(name, {}) if isinstance(name, str) else {})
+    values = _by_name(content, kind).get(name, {}) if isinstance(name, str) else {}
+    return Entry(f"{kind} {show(name)} of {shown}", values)
 
 
-def _by_name(contents: Iterable[Mapping[str, Any]], kind: str) -> dict[str, Mapping[str, Any]]:
-    """Return the contexts, clusters or users by name, the first one of each name."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for content in contents:
-        entries = content.get(f"{kind}s")
-        for one in entries if isinstance(entries, list) else ():
-            # The official client compares names as they are: the number 1 is not the text "1".
-            if (
-                isinstance(one, dict)
-                and isinstance(one.get(kind), dict)
-                and isinstance(name := one.get("name"), str)
-            ):
-                found.setdefault(name, one[kind])
-    return found
-
-
-def _read(file: Path, shown: str) -> Mapping[str, Any] | None:
-    """Return the content of a kubeconfig, or None if there is no such file. Raises KubeconfigError."""
-    try:
-        with open_regular(file) as opened:
-            content = yaml.safe_load(opened.read(MAX_BYTES))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        what = f"{shown} cannot be read: {error.strerror}"
-        raise KubeconfigError(what, unreadable_fix(error)) from None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise KubeconfigError(f"{shown} is not YAML", _FIX) from None
-    if isinstance(content, dict):
-        return content
-    raise KubeconfigError(f"{shown} is not a kubeconfig", _FIX)
+def _by_name(content: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
+    """Return the contexts, clusters or users whose name is a text, as the client's own is, by name."""
+    entries = [one.value for one in content[f"{kind}s"]]
+    return {
+        one["name"]: one[kind]
+        for one in entries
+        if isinstance(one["name"], str) and isinstance(one.get(kind), dict)
+    }
 
 
 def own_server(environment: Mapping[str, str]) -> str | None:

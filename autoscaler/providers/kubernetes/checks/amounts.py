@@ -1,4 +1,4 @@
-"""Checks the amounts of resources in fleet.yaml, those of overlays included. Reads the file as written.
+"""Checks the amounts of resources in fleet.yaml, those of overlays included.
 
 Reports amounts that Kubernetes refuses, or takes for something else than was meant.
 Sources: Kubernetes API reference, "Quantity" (larger values are capped at 2^63 - 1);
@@ -6,14 +6,13 @@ Sources: Kubernetes API reference, "Quantity" (larger values are capped at 2^63 
 (resources of containers, multiples of huge pages, whole numbers of extended resources, sizes of claims).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from autoscaler.config.document import Document, Node
+from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, nearest, show
-from autoscaler.config.provider_kind import options_of
-from autoscaler.providers.kubernetes.checks.contradictions import KEY, RESOURCES
+from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pods_of, resources_of
 from autoscaler.providers.kubernetes.values.quantities import quantity
 
 STORAGE = "storage"
@@ -26,9 +25,6 @@ _MOST = Decimal(2**63 - 1)
 _LEAST_BYTES = Decimal(2**20)
 """Less than a mebibyte is a forgotten unit: no program runs with so little memory or disk."""
 
-_SHARED: KeyPath = ("shared_memory",)
-_VOLUME: KeyPath = ("container_mode", "kubernetes", "work_volume", "size")
-
 
 class Wrong(NamedTuple):
     """What is wrong with an amount, and what to write."""
@@ -37,59 +33,63 @@ class Wrong(NamedTuple):
     fix: str
 
 
-def contradictions(document: Document) -> Iterator[Problem]:
+def check(configuration: Configuration) -> Iterator[Problem]:
     """Return the amounts that the API server refuses, or counts otherwise than meant."""
-    for name, _, index, option in options_of(document, KEY):
-        pod = option.child("pod")
-        if pod is None:
-            continue
-        path: KeyPath = ("skus", name, "on", index, "pod")
-        for keys in RESOURCES:
-            yield from _resources(document, (*path, *keys), pod.get(*keys), typed=True)
-        for key in (_SHARED, _VOLUME):
-            yield from _size(document, (*path, *key), pod.get(*key))
-        yield from _overlay(document, (*path, "overlay", "spec"), pod.get("overlay", "spec"))
+    checks = (_own, _shared_memory, _work_volume, _overlay)
+    for one in pods_of(configuration):
+        if getattr(one.option, "pod", None) is not None:
+            yield from run_checks(checks, configuration, one)
 
 
-def _overlay(document: Document, path: KeyPath, spec: Node | None) -> Iterator[Problem]:
+def _own(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    for keys, resources in resources_of(one.option.pod) if one.option.pod is not None else ():
+        yield from _resources(configuration, (*one.path, "pod", *keys), resources)
+
+
+def _shared_memory(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    size = one.option.pod.shared_memory if one.option.pod is not None else None
+    if size is not None:
+        path = (*one.path, "pod", "shared_memory")
+        yield from _problem(configuration, path, _wrong_amount(STORAGE, size))
+
+
+def _work_volume(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    mode = one.option.pod.container_mode if one.option.pod is not None else None
+    volume = mode.kubernetes.work_volume if mode is not None and mode.kubernetes else None
+    if volume is not None:
+        path = (*one.path, "pod", "container_mode", "kubernetes", "work_volume", "size")
+        yield from _problem(configuration, path, _wrong_amount(STORAGE, volume.size))
+
+
+def _overlay(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    spec = _below(one.option.pod.overlay if one.option.pod is not None else {}, "spec")
+    path = (*one.path, "pod", "overlay", "spec")
     for kind in ("initContainers", "containers"):
-        containers = spec.child(kind) if spec is not None else None
-        for index, container in containers.items() if containers is not None else ():
+        containers = spec.get(kind)
+        for index, container in enumerate(containers if isinstance(containers, list) else ()):
             for part in ("requests", "limits"):
+                found = _below(_below(container, "resources"), part)
                 keys = (kind, index, "resources", part)
-                yield from _resources(
-                    document, (*path, *keys), container.get("resources", part), typed=False
-                )
+                yield from _resources(configuration, (*path, *keys), found)
+
+
+def _below(value: Any, key: str) -> Mapping[str, Any]:
+    found = value.get(key) if isinstance(value, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def _resources(
-    document: Document, path: KeyPath, found: Node | None, *, typed: bool
+    configuration: Configuration, path: KeyPath, resources: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """Yield wrong names and amounts. `typed`: the settings' types report what is no quantity."""
-    for resource, node in found.entries() if found is not None else ():
-        if typed and not _is_quantity(node.value):
-            continue
-        # `null` removes the resource from the pod.
-        wrong = None if node.value is None else _wrong_amount(resource, node.plain())
-        yield from _problem(document, (*path, resource), _wrong_resource(resource) or wrong)
+    for resource, amount in resources.items():
+        # `null` in an overlay removes the resource from the pod.
+        wrong = None if amount is None else _wrong_amount(resource, amount)
+        yield from _problem(configuration, (*path, resource), _wrong_resource(resource) or wrong)
 
 
-def _size(document: Document, path: KeyPath, size: Node | None) -> Iterator[Problem]:
-    if size is not None and _is_quantity(size.value):
-        yield from _problem(document, path, _wrong_amount(STORAGE, size.value))
-
-
-def _is_quantity(value: object) -> bool:
-    try:
-        quantity(value)
-    except ValueError:
-        return False
-    return isinstance(value, str)
-
-
-def _problem(document: Document, path: KeyPath, wrong: Wrong | None) -> Iterator[Problem]:
+def _problem(configuration: Configuration, path: KeyPath, wrong: Wrong | None) -> Iterator[Problem]:
     if wrong is not None:
-        yield document.problem(path, wrong.what, wrong.fix)
+        yield configuration.error(path, wrong.what, wrong.fix)
 
 
 def _wrong_resource(resource: str) -> Wrong | None:

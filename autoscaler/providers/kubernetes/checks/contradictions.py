@@ -1,154 +1,171 @@
-"""Checks the combinations of values in fleet.yaml that concern Kubernetes. Reads the file as written."""
+"""Checks the combinations of values in fleet.yaml that concern Kubernetes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document
-from autoscaler.config.problems import Problem, show
-from autoscaler.config.provider_kind import options_of, sections_of
-from autoscaler.config.settings import Settings
-from autoscaler.model.catalogue import Architecture
+from autoscaler.config.checks.skus import repeats
+from autoscaler.config.configuration import Configuration, run_checks
+from autoscaler.config.problems import KeyPath, Problem, show
+from autoscaler.config.provider_kind import OptionOf, options_of, sections_of
+from autoscaler.config.settings.sku import Driver
+from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.providers.kubernetes.configuration import (
+    KEY,
+    KubernetesOptionKeys,
+    KubernetesSection,
+    Pod,
+)
 from autoscaler.providers.kubernetes.manifest.pod import ARCHITECTURES
-
-KEY = "kubernetes"
-"""The key of a Kubernetes provider's section."""
 
 _ACCELERATORS = ("nvidia.com/", "amd.com/")
 """The beginnings of the resources of device plugins that `accelerator` stands for."""
 
-RESOURCES: tuple[tuple[str, ...], ...] = (
-    ("resources",),
-    *(("container_mode", mode, "resources") for mode in ("dind", "kubernetes")),
-)
-"""The keys below `pod` with amounts of resources."""
-
-_NODES = {arch.value: label for arch, label in ARCHITECTURES.items()}
-"""The label `kubernetes.io/arch` of the nodes for a SKU's `arch`."""
+PodOf = OptionOf[KubernetesSection, KubernetesOptionKeys]
+"""A launch option on Kubernetes."""
 
 
-def contradictions(document: Document) -> Iterator[Problem]:
-    """Return the contradictions between keys."""
-    yield from _namespaces(document)
-    yield from _timeouts(document)
-    yield from _systems(document)
-    yield from _selectors(document)
-    yield from _accelerators(document)
-    yield from _spreads(document)
+def check(configuration: Configuration) -> Iterator[Problem]:
+    """Return the contradictions between keys, and warnings about values without effect or without a price."""
+    yield from _namespaces(configuration)
+    for name, section in sections_of(configuration, KubernetesSection):
+        yield from run_checks((_timeout,), configuration, name, section)
+    first: dict[str, PodOf] = {}
+    for one in pods_of(configuration):
+        first.setdefault(one.name, one)
+    for one in first.values():
+        yield from run_checks((_windows, _driver, _image), configuration, one)
+    checks = (_selectors, _resources, _accelerator_resource, _vendor, _spread, _price)
+    for one in pods_of(configuration):
+        yield from run_checks(checks, configuration, one)
 
 
-def warnings(document: Document, settings: Settings) -> Iterator[Problem]:
-    """Return warnings about machine images of SKUs that have pods only, and about pods without a price."""
-    clusters = {name for name, _ in sections_of(document, KEY)}
-    for name, sku in settings.skus.items():
-        if sku.image is not None and all(one.provider in clusters for one in sku.launch_options):
-            what = "has no effect: all launch options are pods, which have images of their own"
-            yield document.problem(("skus", name, "image"), what, "remove it", warning=True)
-    if settings.limits.dollars_per_hour is None:
-        return
-    for name, _, index, option in options_of(document, KEY):
-        if option.child("price") is None:
-            what = "is missing: these pods cost nothing in limits.dollars_per_hour"
-            fix = "write what a pod costs in dollars an hour, or price: 0"
-            yield document.problem(("skus", name, "on", index, "price"), what, fix, warning=True)
+def pods_of(configuration: Configuration) -> Iterator[PodOf]:
+    """Return the launch options on Kubernetes."""
+    return options_of(configuration, KubernetesSection, KubernetesOptionKeys)
 
 
-def _namespaces(document: Document) -> Iterator[Problem]:
+def resources_of(pod: Pod) -> Iterator[tuple[KeyPath, Mapping[str, str]]]:
+    """Return the keys below `pod` with amounts of resources, except those without a value."""
+    mode = getattr(pod, "container_mode", None)
+    places: tuple[tuple[KeyPath, object], ...] = (
+        ((), pod),
+        (("container_mode", "dind"), getattr(mode, "dind", None)),
+        (("container_mode", "kubernetes"), getattr(mode, "kubernetes", None)),
+    )
+    for path, section in places:
+        yield (*path, "resources"), getattr(section, "resources", {})
+
+
+def _image(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    clusters = {name for name, _ in sections_of(configuration, KubernetesSection)}
+    if one.sku.image is not None and all(o.provider in clusters for o in one.sku.launch_options):
+        what = "has no effect: all launch options are pods, which have images of their own"
+        yield configuration.warning(("skus", one.name, "image"), what, "remove it")
+
+
+def _price(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    limit = configuration.settings.limits.dollars_per_hour
+    if limit is not None and "price" not in one.option.model_fields_set:
+        what = "is missing: these pods cost nothing in limits.dollars_per_hour"
+        fix = "write what a pod costs in dollars an hour, or price: 0"
+        yield configuration.warning((*one.path, "price"), what, fix)
+
+
+def _namespaces(configuration: Configuration) -> Iterator[Problem]:
     """Check that each namespace has one provider: two would list each other's pods as their own."""
-    places: dict[tuple[str | None, ...], tuple[str, int]] = {}
-    for name, section in sections_of(document, KEY):
-        namespace = text(section, "namespace")
-        if namespace is None:
-            continue
-        place = (text(section, "kubeconfig"), text(section, "context"), namespace)
-        if place in places:
-            first, line = places[place]
-            what = f"{show(namespace)} is already the namespace of provider {show(first)} (line {line})"
-            fix = f"use provider {show(first)} in the SKUs, or write another namespace or context"
-            yield document.problem(("providers", name, KEY, "namespace"), what, fix)
-        places.setdefault(place, (name, section.line))
+    places: dict[tuple[str | None, ...], str] = {}
+    for name, section in sections_of(configuration, KubernetesSection):
+        yield from run_checks((_namespace,), configuration, name, section, places)
 
 
-def _timeouts(document: Document) -> Iterator[Problem]:
-    for name, section in sections_of(document, KEY):
-        provisioner = section.child("provisioner")
-        if (
-            provisioner is not None
-            and provisioner.value is False
-            and section.child("pending_timeout")
-        ):
-            what = "has no effect: without a provisioner, a pod that fits on no node is deleted at once"
-            fix = "remove it, or write provisioner: true"
-            yield document.problem(("providers", name, KEY, "pending_timeout"), what, fix)
+def _namespace(
+    configuration: Configuration,
+    name: str,
+    section: KubernetesSection,
+    places: dict[tuple[str | None, ...], str],
+) -> Iterator[Problem]:
+    place = (section.kubeconfig, section.context, section.namespace)
+    first = places.setdefault(place, name)
+    if first != name:
+        line = configuration.document.line(("providers", first, KEY))
+        what = f"{show(section.namespace)} is already the namespace of provider {show(first)} (line {line})"
+        fix = f"use provider {show(first)} in the SKUs, or write another namespace or context"
+        yield configuration.error(("providers", name, KEY, "namespace"), what, fix)
 
 
-def _systems(document: Document) -> Iterator[Problem]:
-    checked: set[str] = set()
-    for name, sku, _, option in options_of(document, KEY):
-        if name in checked:
-            continue
-        checked.add(name)
-        provider = show(text(option, "provider"))
-        if text(sku, "os") == "windows":
-            what = f"pods run on Linux only, and {provider} is on Kubernetes"
-            yield document.problem(
-                ("skus", name, "os"), what, "remove it, or the launch option on Kubernetes"
-            )
-        if text(sku, "driver") == "install":
-            what = f"a pod uses the driver of its node, and {provider} is on Kubernetes"
-            fix = "write preinstalled, or remove the launch option on Kubernetes"
-            yield document.problem(("skus", name, "driver"), what, fix)
+def _timeout(
+    configuration: Configuration, name: str, section: KubernetesSection
+) -> Iterator[Problem]:
+    if not section.provisioner and "pending_timeout" in section.model_fields_set:
+        what = "has no effect: without a provisioner, a pod that fits on no node is deleted at once"
+        fix = "remove it, or write provisioner: true"
+        yield configuration.error(("providers", name, KEY, "pending_timeout"), what, fix)
 
 
-def _selectors(document: Document) -> Iterator[Problem]:
+def _windows(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    if one.sku.os is OperatingSystem.WINDOWS:
+        what = f"pods run on Linux only, and {show(one.option.provider)} is on Kubernetes"
+        fix = "remove it, or the launch option on Kubernetes"
+        yield configuration.error(("skus", one.name, "os"), what, fix)
+
+
+def _driver(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    if one.sku.driver is Driver.INSTALL:
+        provider = show(one.option.provider)
+        what = f"a pod uses the driver of its node, and {provider} is on Kubernetes"
+        fix = "write preinstalled, or remove the launch option on Kubernetes"
+        yield configuration.error(("skus", one.name, "driver"), what, fix)
+
+
+def _selectors(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
     """Check that node selectors do not contradict the SKU, whose labels the pods select already."""
-    for name, sku, index, option in options_of(document, KEY):
-        arch = text(sku, "arch") or Architecture.X64
-        labels = option.get("pod", "node_selector")
-        for key, node in labels.entries() if labels is not None else ():
-            label = key.removeprefix("beta.")
-            own = {"kubernetes.io/os": "linux", "kubernetes.io/arch": _NODES.get(arch)}.get(label)
-            if own is None or node.value == own:
-                continue
-            what = f"{show(node.value)} contradicts the SKU, whose pods run on nodes with {own}"
-            fix = "remove it"
-            if label == "kubernetes.io/arch":
-                fix += ", or correct arch in the SKU"
-            path = ("skus", name, "on", index, "pod", "node_selector", key)
-            yield document.problem(path, what, fix)
+    labels = one.option.pod.node_selector if one.option.pod is not None else {}
+    for key, value in labels.items():
+        label = key.removeprefix("beta.")
+        if label == "kubernetes.io/os":
+            own, fix = "linux", "remove it"
+        elif label == "kubernetes.io/arch":
+            own, fix = ARCHITECTURES[one.sku.arch], "remove it, or correct arch in the SKU"
+        else:
+            continue
+        if value != own:
+            what = f"{show(value)} contradicts the SKU, whose pods run on nodes with {own}"
+            yield configuration.error((*one.path, "pod", "node_selector", key), what, fix)
 
 
-def _accelerators(document: Document) -> Iterator[Problem]:
+def _resources(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
     """Check that accelerators are in `accelerator`, and nowhere else."""
-    for name, sku, index, option in options_of(document, KEY):
-        path = ("skus", name, "on", index, "pod")
-        for keys in RESOURCES:
-            resources = option.get("pod", *keys)
-            for key, _ in resources.entries() if resources else ():
-                if key.startswith(_ACCELERATORS):
-                    what = "accelerators are not part of resources"
-                    fix = "write accelerator: {vendor: ..., count: ...} in the SKU"
-                    if key not in ("nvidia.com/gpu", "amd.com/gpu"):
-                        fix += f", and accelerator_resource: {key} in the pod"
-                    yield document.problem((*path, *keys, key), what, fix)
-        if option.get("pod", "accelerator_resource") and sku.child("accelerator") is None:
-            what = "names the resource of accelerators, and the SKU has none"
-            fix = "add accelerator: {vendor: ..., count: ...} to the SKU, or remove it"
-            yield document.problem((*path, "accelerator_resource"), what, fix)
-        resource = text(option, "pod", "accelerator_resource") or ""
-        vendor = text(sku, "accelerator", "vendor")
-        if resource.startswith(_ACCELERATORS) and vendor not in (None, resource.split(".")[0]):
-            what = f"is a resource of another vendor than the SKU's accelerator, {show(vendor)}"
-            fix = "correct accelerator.vendor, or this resource"
-            yield document.problem((*path, "accelerator_resource"), what, fix)
+    for path, resources in resources_of(one.option.pod) if one.option.pod is not None else ():
+        for key in resources:
+            if key.startswith(_ACCELERATORS):
+                what = "accelerators are not part of resources"
+                fix = "write accelerator: {vendor: ..., count: ...} in the SKU"
+                if key not in ("nvidia.com/gpu", "amd.com/gpu"):
+                    fix += f", and accelerator_resource: {key} in the pod"
+                yield configuration.error((*one.path, "pod", *path, key), what, fix)
 
 
-def _spreads(document: Document) -> Iterator[Problem]:
+def _accelerator_resource(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    resource = one.option.pod.accelerator_resource if one.option.pod is not None else None
+    if resource is not None and "accelerator" not in one.sku.model_fields_set:
+        what = "names the resource of accelerators, and the SKU has none"
+        fix = "add accelerator: {vendor: ..., count: ...} to the SKU, or remove it"
+        yield configuration.error((*one.path, "pod", "accelerator_resource"), what, fix)
+
+
+def _vendor(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    resource = one.option.pod.accelerator_resource if one.option.pod is not None else None
+    if one.sku.accelerator is None or not (resource or "").startswith(_ACCELERATORS):
+        return
+    vendor = one.sku.accelerator.vendor
+    if (resource or "").split(".")[0] != vendor:
+        what = f"is a resource of another vendor than the SKU's accelerator, {show(vendor)}"
+        fix = "correct accelerator.vendor, or this resource"
+        yield configuration.error((*one.path, "pod", "accelerator_resource"), what, fix)
+
+
+def _spread(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
     """Check that no key repeats: the API server refuses the pod (`ValidateTopologySpreadConstraints`)."""
-    for name, _, index, option in options_of(document, KEY):
-        keys = option.get("pod", "topology_spread")
-        seen: set[object] = set()
-        for at, key in keys.items() if keys is not None else ():
-            if isinstance(key.value, str) and key.value in seen:
-                path = ("skus", name, "on", index, "pod", "topology_spread", at)
-                yield document.problem(path, f"repeats {show(key.value)}", "remove it")
-            seen.add(key.value if isinstance(key.value, str) else None)
+    keys = one.option.pod.topology_spread if one.option.pod is not None else ()
+    for index in repeats(keys):
+        path = (*one.path, "pod", "topology_spread", index)
+        yield configuration.error(path, f"repeats {show(keys[index])}", "remove it")

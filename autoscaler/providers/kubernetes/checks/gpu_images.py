@@ -1,4 +1,4 @@
-"""Warns of pods with an image for GPUs that they do not request. Reads the file as written.
+"""Warns of pods with an image for GPUs that they do not request.
 
 Nothing asks the registry: `check` looks for the words that vendors and frameworks use in names
 and tags: `nvidia/cuda`, `pytorch/pytorch:2.9.0-cuda12.8`, `vllm/vllm-openai:cu129`, `rocm/pytorch`,
@@ -8,12 +8,11 @@ and tags: `nvidia/cuda`, `pytorch/pytorch:2.9.0-cuda12.8`, `vllm/vllm-openai:cu1
 import re
 from collections.abc import Iterator
 
-from autoscaler.config.checks import text
-from autoscaler.config.document import Document, Node
+from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, show
-from autoscaler.config.provider_kind import options_of
-from autoscaler.config.sku_settings import AcceleratorVendor
-from autoscaler.providers.kubernetes.checks.contradictions import KEY
+from autoscaler.config.settings.sku import AcceleratorVendor
+from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pods_of
+from autoscaler.providers.kubernetes.configuration import Pod
 from autoscaler.providers.kubernetes.settings import RUNNER
 from autoscaler.providers.kubernetes.values.image_references import (
     is_image_reference,
@@ -47,30 +46,35 @@ def gpu_vendors(image: str) -> frozenset[AcceleratorVendor]:
     return frozenset(found)
 
 
-def warnings(document: Document) -> Iterator[Problem]:
+def check(configuration: Configuration) -> Iterator[Problem]:
     """Return a warning for each image of a runner whose jobs would see no GPU."""
-    for name, sku, index, option in options_of(document, KEY):
-        wanted = text(sku, "accelerator", "vendor")
-        for place, image in _images(option):
-            vendors = gpu_vendors(image)
-            if not vendors or wanted in vendors:
-                continue
-            kind = "GPUs" if len(vendors) > 1 else _KINDS[min(vendors)]
-            has = "no accelerator" if wanted is None else f"accelerators of {show(wanted)} only"
-            what = f"{show(image)} looks like an image for {kind}, and the SKU has {has}: jobs see no GPU"
-            vendor = "..." if len(vendors) > 1 else min(vendors)
-            fix = f"write accelerator: {{vendor: {vendor}, count: ...}} in the SKU, or use another image"
-            path = ("skus", name, "on", index, "pod", *place)
-            yield document.problem(path, what, fix, warning=True)
+    for one in pods_of(configuration):
+        yield from run_checks((_image,), configuration, one)
 
 
-def _images(option: Node) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the image of the runner's container, which its overlay may replace."""
-    path: KeyPath = ("image",)
-    containers = option.get("pod", "overlay", "spec", "containers")
-    for index, one in containers.items() if containers is not None else ():
-        if text(one, "name") == RUNNER and one.child("image") is not None:
-            path = ("overlay", "spec", "containers", index, "image")
-    image = text(option, "pod", *path)
-    if is_image_reference(image):
-        yield path, str(image)
+def _image(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    wanted = one.sku.accelerator.vendor if one.sku.accelerator is not None else None
+    pod = one.option.pod
+    if pod is None:
+        return
+    place, image = _image_of(pod)
+    vendors = gpu_vendors(image) if is_image_reference(image) else frozenset()
+    if not vendors or wanted in vendors:
+        return
+    kind = "GPUs" if len(vendors) > 1 else _KINDS[min(vendors)]
+    has = "no accelerator" if wanted is None else f"accelerators of {show(wanted)} only"
+    what = f"{show(image)} looks like an image for {kind}, and the SKU has {has}: jobs see no GPU"
+    vendor = "..." if len(vendors) > 1 else min(vendors)
+    fix = f"write accelerator: {{vendor: {vendor}, count: ...}} in the SKU, or use another image"
+    yield configuration.warning((*one.path, "pod", *place), what, fix)
+
+
+def _image_of(pod: Pod) -> tuple[KeyPath, str]:
+    """Return the image of the runner's container, which its overlay may replace, and its place."""
+    found: tuple[KeyPath, str] = ("image",), pod.image
+    spec = pod.overlay.get("spec")
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    for index, one in enumerate(containers if isinstance(containers, list) else ()):
+        if isinstance(one, dict) and one.get("name") == RUNNER and "image" in one:
+            found = ("overlay", "spec", "containers", index, "image"), one["image"]
+    return found

@@ -6,13 +6,12 @@ launch option as a dry run, and reads the free capacity where no provisioner add
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from autoscaler.config.document import Document
+from autoscaler.config.configuration import Configuration
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import OnlineCheck
-from autoscaler.config.settings import Settings
+from autoscaler.config.reading.document import Document
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.system import SystemClock
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
@@ -28,12 +27,16 @@ from autoscaler.providers.kubernetes.api.errors import (
 )
 from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.capacity.accelerators import fitting_nodes, read_capacity
-from autoscaler.providers.kubernetes.checks.contradictions import KEY
-from autoscaler.providers.kubernetes.checks.preflight import sample_order
+from autoscaler.providers.kubernetes.checks.overlays import sample_order
+from autoscaler.providers.kubernetes.configuration import KEY
 from autoscaler.providers.kubernetes.launching import dry_run, launch_text
 from autoscaler.providers.kubernetes.manifest.avoided_nodes import LEAST_KARPENTER
 from autoscaler.providers.kubernetes.manifest.pod import named_pod
-from autoscaler.providers.kubernetes.settings import ContainerHooks, KubernetesSettings
+from autoscaler.providers.kubernetes.settings import (
+    ContainerHooks,
+    DockerInDocker,
+    KubernetesSettings,
+)
 from autoscaler.providers.kubernetes.translation import kubernetes_settings
 
 _ANY_SHA256 = "0" * 64
@@ -77,8 +80,9 @@ class _NoMetrics:
         """Do nothing."""
 
 
-async def check_online(document: Document, settings: Settings, folder: Path) -> OnlineCheck:
+async def check_online(configuration: Configuration) -> OnlineCheck:
     """Return what the cluster of each provider answered."""
+    settings, folder = configuration.settings, configuration.path.parent
     problems: list[Problem] = []
     lines: list[str] = []
     places: dict[tuple[str, str], str] = {}
@@ -90,7 +94,7 @@ async def check_online(document: Document, settings: Settings, folder: Path) -> 
             ProviderName(name), settings, folder, installations, _ANY_SHA256
         )
         api = KubernetesApi(found, _NoMetrics(), SystemClock())
-        cluster = _Cluster(document, found, api)
+        cluster = _Cluster(configuration.document, found, api)
         try:
             one = await cluster.check()
             keys = await cluster.signing_keys()
@@ -124,11 +128,12 @@ class _Cluster:
         if missing:
             return OnlineCheck(problems=(self._without_rights(missing),))
         problems = [one async for one in self._refused_pods()]
+        unjudged = [one async for one in self._unjudged_overlays()]
         lines, empty = await self._capacity()
         count = len(self._settings.options)
         accepted = f"{count} launch option" + "s" * (count != 1)
         first = f"{self._settings.name}: the API server accepts the pods of {accepted}"
-        return OnlineCheck((*problems, *empty), (*([] if problems else [first]), *lines))
+        return OnlineCheck((*problems, *unjudged, *empty), (*([] if problems else [first]), *lines))
 
     async def signing_keys(self) -> str | None:
         """Return the public keys with which the cluster signs tokens, or None if they cannot be read.
@@ -182,8 +187,7 @@ class _Cluster:
         """Yield a problem for each launch option whose pod the API server refuses."""
         for sku, index in self._settings.options:
             try:
-                request = json.loads(launch_text(self._settings, sample_order(sku, index)))
-                await dry_run(self._api, named_pod(request["pod"], request["names"][0], 0))
+                await dry_run(self._api, self._pod(sku, index))
             except ProviderError as error:
                 if _is_no_namespace(error):
                     what = f"there is no namespace {show(self._settings.namespace)}"
@@ -191,6 +195,32 @@ class _Cluster:
                     yield self._document.problem((*self._path, "namespace"), what, fix)
                     return
                 yield self._refusal(sku, index, error)
+
+    def _pod(self, sku: SkuName, index: int) -> dict[str, Any]:
+        request = json.loads(launch_text(self._settings, sample_order(sku, index)))
+        return named_pod(request["pod"], request["names"][0], 0)
+
+    async def _unjudged_overlays(self) -> AsyncIterator[Problem]:
+        """Yield a warning if the namespace admits privileged pods, so that nothing judges what overlays add.
+
+        The privileged Docker daemon needs such a namespace. Then the checks of container modes warn.
+        """
+        options = self._settings.options
+        with_overlay = [key for key, one in options.items() if one.overlay.get("spec")]
+        if not with_overlay or any(
+            isinstance(one.container_mode, DockerInDocker) for one in options.values()
+        ):
+            return
+        try:
+            pod = self._pod(*with_overlay[0])
+            pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+            await dry_run(self._api, pod)
+        except ProviderError:
+            return
+        what = f"namespace {show(self._settings.namespace)} admits privileged pods: jobs get whatever the "
+        what += "overlays of their pods add"
+        fix = "label the namespace pod-security.kubernetes.io/enforce=restricted"
+        yield self._document.problem((*self._path, "namespace"), what, fix, warning=True)
 
     def _refusal(self, sku: SkuName, index: int, error: ProviderError) -> Problem:
         option = ("skus", sku, "on", index, "pod")
@@ -202,20 +232,25 @@ class _Cluster:
             what = f"the namespace has no quota left for it now: {error.message}"
             fix = "raise the ResourceQuota, or let the jobs wait"
             return self._document.problem(option, what, fix, warning=True)
-        if error.code in (WEBHOOK_FAILED, ADMISSION_DENIED, POD_SECURITY):
-            # An overlay that Pod Security `restricted` forbids was refused before.
+        found = self._settings.options[sku, index]
+        if error.code in (WEBHOOK_FAILED, ADMISSION_DENIED):
             return self._document.problem(option, what, fix)
+        if error.code == POD_SECURITY:
+            # Without an overlay, only the Docker daemon does not pass `restricted`.
+            generated = isinstance(found.container_mode, DockerInDocker)
+            keys = ("overlay",) if found.overlay and not generated else ()
+            return self._document.problem((*option, *keys), what, fix)
         if "serviceaccount" in message:
             fix = "create the service account, or correct its name"
             key = "service_account"
-            if isinstance(self._settings.options[sku, index].container_mode, ContainerHooks):
+            if isinstance(found.container_mode, ContainerHooks):
                 path: KeyPath = (*option, "container_mode", "kubernetes", key)
             else:
                 path = (*self._path, key)
             return self._document.problem(path, what, fix)
         if "runtimeclass" in message:
             keys, fix = ("runtime_class",), "write one of kubectl get runtimeclasses, or remove it"
-        elif self._settings.options[sku, index].overlay:
+        elif found.overlay:
             keys, fix = ("overlay",), "correct the overlay: kubectl explain pod has the fields"
         elif error.code == "Forbidden":
             # No right is missing: they were checked before.

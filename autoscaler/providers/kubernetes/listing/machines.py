@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from autoscaler.controller.ports.notices import Notice
+from autoscaler.controller.ports.capabilities import Notice
 from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.events import LaunchedMachine, ListedMachine
 from autoscaler.model.identifiers import (
@@ -20,13 +20,8 @@ from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.api.texts import one_line
 from autoscaler.providers.kubernetes.identity import ownership
 from autoscaler.providers.kubernetes.identity.ownership import PodIdentity, metadata_of
-from autoscaler.providers.kubernetes.listing.statuses import (
-    UNSCHEDULABLE,
-    Finding,
-    PodState,
-    disrupted_at,
-    pod_state,
-)
+from autoscaler.providers.kubernetes.listing.ends import Finding, disrupted_at
+from autoscaler.providers.kubernetes.listing.statuses import UNSCHEDULABLE, PodState, pod_state
 from autoscaler.providers.kubernetes.settings import PODS, RUNNER, KubernetesSettings, PodOption
 from autoscaler.providers.kubernetes.values.quantities import quantity
 

@@ -1,55 +1,32 @@
-"""Says why a pod ended or does not start, in the provider's failure classes. Pure.
+"""Says what a pod's status means: whether the pod runs, ends, leaves or cannot start, and why. Pure.
 
-Sources: Kubernetes documentation, "Pod Lifecycle", "Disruptions" (condition DisruptionTarget) and
-"Node-pressure Eviction"; kubelet's `pkg/kubelet/lifecycle/predicate.go`, `pkg/kubelet/cm/admission/errors.go`
-and `pkg/kubelet/cm/topologymanager/scope.go`.
+A container that waits: kubelet repeats each step that failed. It inspects or pulls the image, makes the
+container's configuration, and creates and starts the container (`startContainer` in
+`pkg/kubelet/kuberuntime/kuberuntime_container.go`). On a busy node each step can fail once, for example with
+"context deadline exceeded" or "failed to reserve container name". So only texts that no repetition changes are
+hopeless.
+
+Sources: Kubernetes documentation, "Pod Lifecycle"; kubelet's `pkg/kubelet/images/types.go`,
+`pkg/kubelet/images/image_manager.go` (a back-off's message has the runtime's error),
+`pkg/kubelet/kuberuntime/security_context_others.go`; containerd's `client/pull.go`,
+`core/remotes/docker/resolver.go` and `core/images/image.go`. `ends` says why a pod ended.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from autoscaler.model.identifiers import Instant
 from autoscaler.model.machines.failures import FailureClass, FailureScope
-from autoscaler.providers.kubernetes.api.texts import MAX_TEXT, one_line
-from autoscaler.providers.kubernetes.listing.container_waits import container_wait
-
-_PREEMPTIONS = frozenset({"PreemptionByScheduler", "Preempting"})
-"""Another pod needs the room: capacity is short."""
-
-_DISRUPTIONS = frozenset({"Evicted", "NodeShutdown", "Terminated", "Shutdown", "NodeLost"})
-"""The pod's own reason: node pressure, the node's shutdown, a lost node. It says nothing about other nodes."""
-
-_NOT_ADMITTED = "Pod was rejected"
-"""How the message of a pod begins that kubelet does not admit, whatever its reason (`rejectPod` in
-`pkg/kubelet/kubelet.go`; "as the node is shutting down" in `nodeshutdown/nodeshutdown_manager.go`)."""
-
-_OF_THE_NODE = "The node "
-"""How the message of an eviction for node pressure begins (`pkg/kubelet/eviction/helpers.go`).
-
-Kubelet also evicts a pod that exceeds its own limit of ephemeral storage, or the size of a volume. The job did
-that, as with memory.
-"""
-
-_LOST_CONTAINERS = frozenset({"ContainerStatusUnknown", "Unknown"})
-"""The node was restarted, or its container runtime lost the container. Kubelet writes the first, and containerd
-the second with exit status 255 (`internal/cri/server/restart.go`)."""
-
-_NO_ROOM = frozenset(
-    {
-        "UnexpectedAdmissionError",
-        "NodeAffinity",
-        "NodeName",
-        "NodePorts",
-        "TopologyAffinityError",
-        "SMTAlignmentError",
-        "TaintToleration",
-    }
+from autoscaler.providers.kubernetes.api.texts import one_line, without_middle
+from autoscaler.providers.kubernetes.listing.ends import (
+    Finding,
+    condition,
+    containers,
+    disruption,
+    is_not_admitted,
+    pod_end,
 )
-"""Kubelet's refusals of a pod that the scheduler put on its node. A device plugin without a healthy device
-gives UnexpectedAdmissionError, and devices on another NUMA node TopologyAffinityError. `OutOfcpu` and
-`OutOfnvidia.com/gpu` begin with `OutOf`."""
 
 UNSCHEDULABLE = "Unschedulable"
 
@@ -62,30 +39,88 @@ _CLAIM_COMES = re.compile(
 )
 """What the scheduler says of a pod whose claim is being created or bound (kubernetes/kubernetes#104525)."""
 
-_FAILED_CHECKS = re.compile(r"the health checks failed: [a-z_, ]{1,200}")
-"""What the agent logs before it ends (`agent/lifecycle.py`). Kubelet copies the end of the log into the status
-of the failed container (Kubernetes documentation, "Determine the Reason for Pod Failure")."""
-
-OUT_OF_MEMORY = "OOMKilled"
-
 _WAS_DELETED = "the pod was deleted"
 
+_MOST_READ = 10_000
+"""Characters of a message that are searched: an error repeats long image names."""
 
-class Finding(NamedTuple):
-    """Why a pod ended or does not start. `failure` is None if it says nothing about the next launch.
+_MOST_SHOWN = 420
+"""Characters of a message that are shown. The reason of a machine also names the code and the container."""
 
-    `scope` is `machine` if it says nothing about other nodes, and `host` if its node may be faulty.
-    """
+_ALWAYS = re.compile("")
 
-    code: str
-    message: str
-    failure: FailureClass | None = None
-    scope: FailureScope | None = None
+_PULL_REFUSED = re.compile(
+    # containerd: all hosts answered, and none has the image. "no resolve hosts: not found" is another error.
+    r'failed to resolve (?:reference "[^"]*"|image): \S+: not found\b|'
+    r"no match for platform in manifest|"
+    r"pull access denied, repository does not exist or may require authorization: "
+    r"server message: insufficient_scope|"
+    # CRI-O shows the registry's error codes (OCI distribution specification, "Error Codes").
+    r"manifest unknown|name unknown|denied: requested access to the resource is denied|"
+    r"no image found in (?:manifest list|image index) for architecture"
+)
+"""Answers of registries that another pull does not change: there is no such image, or no right to read it.
 
-    @property
-    def text(self) -> str:
-        """Return `code: message`, of bounded length."""
-        return f"{self.code}: {self.message}"[:MAX_TEXT] if self.message else self.code
+A 401 or 403 alone may come from a failing token service, or from a node that could not get credentials.
+"""
+
+_HOPELESS: Mapping[str, re.Pattern[str]] = MappingProxyType(
+    {
+        "InvalidImageName": _ALWAYS,
+        "ImagePullBackOff": _PULL_REFUSED,
+        "CreateContainerConfigError": re.compile(
+            "container has runAsNonRoot and image |container's runAsUser breaks non-root policy"
+        ),
+        # The image has no such user or group, or neither it nor the pod has a command.
+        "CreateContainerError": re.compile(
+            "no matching entries in (?:passwd|group) file|no command specified"
+        ),
+        "RunContainerError": re.compile(r"executable file not found in \$PATH"),
+    }
+)
+"""The texts, by the reason of the wait, after which a container cannot start."""
+
+_RETRIED = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+        "CreateContainerConfigError",
+        "PreCreateHookError",
+        "CreateContainerError",
+        "PreStartHookError",
+        "RunContainerError",
+        "PostStartHookError",
+    }
+)
+"""Failed steps that kubelet repeats. Another pod, or a person, may bring an image that is never pulled."""
+
+_PULLS = ("ErrImage", "Image", "Registry", "Signature")
+"""How the codes of steps before the image is there begin."""
+
+_OF_ALL_NODES = frozenset(
+    {"InvalidImageName", "CreateContainerConfigError", "SignatureValidationFailed"}
+)
+"""Reasons whose cause is usually the same on each node: a missing Secret, an image without a signature.
+
+Other nodes may have another way to the registry, credentials of their own, an undamaged image, or another
+architecture.
+"""
+
+_NODE_FAILS = re.compile(
+    "no space left on device|read-only file system|input/output error|stale (?:NFS )?file handle|"
+    "failed to (?:prepare|create) subPath|failed to sync (?:configmap|secret) cache"
+)
+"""Texts with these reasons whose cause is on the node: its disk, its mounts, its kubelet."""
+
+_CRASH_LOOP = "CrashLoopBackOff"
+
+_RESTARTS = 3
+"""Number of restarts after which a sidecar counts as failed. Kubelet waits 10, 20, 40 s and so on between them
+(Kubernetes documentation, "Pod Lifecycle": container restarts)."""
 
 
 class PodState(NamedTuple):
@@ -117,14 +152,14 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
     """Return the state of a pod, as the API server shows it."""
     status = pod.get("status") or {}
     phase = status.get("phase") or "Pending"
-    disrupted = _disruption(status)
+    disrupted = disruption(status)
     deleted = bool(pod.get("metadata", {}).get("deletionTimestamp"))
     if phase in ("Failed", "Succeeded"):
         killed = deleted and phase == "Failed"
-        found = disrupted or _end(pod, status, phase)
+        found = disrupted or pod_end(pod, status, phase)
         if killed and disrupted is None:
             found = found._replace(message=_joined(found.message, _WAS_DELETED))
-        refused = phase == "Failed" and _is_not_admitted(found)
+        refused = phase == "Failed" and is_not_admitted(found)
         return PodState(phase, found, terminated=True, deleted=killed, not_admitted=refused)
     if deleted:
         waits = _pending(status).finding if phase == "Pending" else None
@@ -135,7 +170,7 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
 
 
 def _pending(status: Mapping[str, Any]) -> PodState:
-    scheduled = _condition(status, "PodScheduled")
+    scheduled = condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
         code = one_line(scheduled.get("reason")) or UNSCHEDULABLE
         message = one_line(scheduled.get("message"))
@@ -143,15 +178,15 @@ def _pending(status: Mapping[str, Any]) -> PodState:
         # A nominated node has room once the pods that this one preempts have ended.
         soon = status.get("nominatedNodeName") or _CLAIM_COMES.search(message)
         return PodState(code, finding, unschedulable=code == UNSCHEDULABLE and not soon)
-    for one in _containers(status):
+    for one in containers(status):
         found = _waiting(one)
         if found is not None:
             return found
-    if _condition(status, _SANDBOX).get("status") == "False":
+    if condition(status, _SANDBOX).get("status") == "False":
         message = "its node has not mounted its volumes or set up its network yet"
         finding = Finding(_SANDBOX, message, FailureClass.UNKNOWN, FailureScope.HOST)
         return PodState("Pending", finding, retrying=True)
-    if scheduled.get("status") == "True" and not any(_containers(status)):
+    if scheduled.get("status") == "True" and not any(containers(status)):
         message = "the kubelet of its node has not reported its containers yet"
         finding = Finding("NotStarted", message, FailureClass.UNKNOWN, FailureScope.HOST)
         return PodState("Pending", finding, retrying=True)
@@ -159,19 +194,28 @@ def _pending(status: Mapping[str, Any]) -> PodState:
 
 
 def _waiting(container: Mapping[str, Any]) -> PodState | None:
-    """Return the state of a pod whose container does not start, or None if it does."""
-    found = container_wait(container)
-    if found is None:
+    """Return the state of a pod whose container does not start, or None if nothing keeps it from starting."""
+    waiting = (container.get("state") or {}).get("waiting") or {}
+    code = one_line(waiting.get("reason"))
+    said = " ".join(str(waiting.get("message") or "")[:_MOST_READ].split())
+    message = without_middle(said, _MOST_SHOWN)
+    of_node = code not in _OF_ALL_NODES or _NODE_FAILS.search(said) is not None
+    refused = code in _HOPELESS and _HOPELESS[code].search(said) is not None
+    retrying = code in _RETRIED and not refused
+    if code == _CRASH_LOOP:
+        last = (container.get("lastState") or {}).get("terminated") or {}
+        message += f"; it ended with status {last.get('exitCode')}"
+        refused = int(container.get("restartCount") or 0) >= _RESTARTS
+    elif not refused and not retrying:
         return None
-    message = f"container {one_line(container.get('name'))}: {found.message}"
-    scope = FailureScope.HOST if found.of_node else None
-    finding = Finding(found.code, message, FailureClass.CONFIGURATION, scope)
+    message = f"container {one_line(container.get('name'))}: {message}"
+    scope = FailureScope.HOST if of_node else None
     return PodState(
-        found.code,
-        finding,
-        retrying=found.retrying,
-        creating=found.creating,
-        refused=found.hopeless,
+        code,
+        Finding(code, message, FailureClass.CONFIGURATION, scope),
+        retrying=retrying,
+        creating=retrying and not code.startswith(_PULLS),
+        refused=refused,
     )
 
 
@@ -184,124 +228,3 @@ def _deleted(disrupted: Finding | None, waits: Finding | None) -> Finding:
 
 def _joined(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
-
-
-def _disruption(status: Mapping[str, Any]) -> Finding | None:
-    """Return what took the pod from its node. The pod's own reason is more exact than the condition."""
-    code, text = one_line(status.get("reason")), one_line(status.get("message"))
-    if code in _DISRUPTIONS and text.startswith(_NOT_ADMITTED):
-        # A pod that tolerates the taint of this node would come back to it at once: see `_NO_ROOM`.
-        return Finding(code, text, FailureClass.CAPACITY, FailureScope.HOST)
-    if code == "Evicted" and not text.startswith(_OF_THE_NODE):
-        return Finding(code, text)
-    if code not in _PREEMPTIONS | _DISRUPTIONS:
-        condition = _condition(status, "DisruptionTarget")
-        if condition.get("status") != "True":
-            return None
-        # Kubernetes adds reasons, and the condition alone says that the pod did not end by itself.
-        code = one_line(condition.get("reason")) or "DisruptionTarget"
-        text = one_line(condition.get("message"))
-    if code in _PREEMPTIONS:
-        return Finding(code, text, FailureClass.CAPACITY)
-    scope = FailureScope.HOST if code == "Evicted" else FailureScope.MACHINE
-    return Finding(code, text, FailureClass.CAPACITY, scope)
-
-
-def disrupted_at(pod: Mapping[str, Any]) -> Instant | None:
-    """Return when the condition DisruptionTarget was set, by the cluster's clock, or None if unknown."""
-    condition = _condition(pod.get("status") or {}, "DisruptionTarget")
-    try:
-        return datetime.fromisoformat(one_line(condition.get("lastTransitionTime"))).timestamp()
-    except ValueError:
-        return None
-
-
-def is_disruption_revoked(pod: Mapping[str, Any]) -> bool:
-    """Return True if the cluster has set the condition DisruptionTarget to False: the pod is not deleted.
-
-    An answer without the condition may be older than one with it.
-    """
-    return _condition(pod.get("status") or {}, "DisruptionTarget").get("status") == "False"
-
-
-def _sidecars(pod: Mapping[str, Any]) -> frozenset[str]:
-    """Return the init containers that run as long as the others: their exit status says nothing of the pod."""
-    found = (pod.get("spec") or {}).get("initContainers") or ()
-    return frozenset(
-        one_line(one.get("name")) for one in found if one.get("restartPolicy") == "Always"
-    )
-
-
-def _is_not_admitted(found: Finding) -> bool:
-    """Return whether kubelet refused the pod. It admits all pods of its node again when it starts.
-
-    `rejectPod` keeps nothing of the pod's last status, so a pod that has run looks like one that has not.
-    """
-    text = found.message.startswith(_NOT_ADMITTED)
-    return text or found.code in _NO_ROOM or found.code.startswith("OutOf")
-
-
-def _end(pod: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Finding:
-    """Return why a pod ended that nothing disrupted."""
-    code, sidecars = one_line(status.get("reason")), _sidecars(pod)
-    message = one_line(status.get("message"))
-    if code in _NO_ROOM or code.startswith("OutOf") or message.startswith(_NOT_ADMITTED):
-        return Finding(code or "Rejected", message, FailureClass.CAPACITY, FailureScope.HOST)
-    if code:
-        return Finding(code, message)
-    for one in _containers(status):
-        name, ended = one_line(one.get("name")), _state(one).get("terminated") or {}
-        if name not in sidecars and (found := _container_end(pod, name, ended)) is not None:
-            return found
-    return Finding(phase, "")
-
-
-def _container_end(pod: Mapping[str, Any], name: str, ended: Mapping[str, Any]) -> Finding | None:
-    """Return why a container ended, or None if it succeeded. Before the pod is ready, its node counts first."""
-    reason, exit_code = one_line(ended.get("reason")), ended.get("exitCode")
-    said = str(ended.get("message") or "")
-    if reason in ("StartError", "ContainerCannotRun"):
-        message = f"container {name}: {one_line(said)}"
-        return Finding(reason, message, FailureClass.CONFIGURATION, FailureScope.HOST)
-    if reason in _LOST_CONTAINERS:
-        message = f"the node lost container {name}"
-        return Finding(reason, message, FailureClass.CAPACITY, FailureScope.HOST)
-    message = f"container {name} ended with status {exit_code}"
-    if reason == OUT_OF_MEMORY and (limit := _memory_limit(pod, name)):
-        # The job, or the agent, needs more memory than the pod has.
-        return Finding(reason, f"{message}, at its memory limit of {limit}")
-    if reason == OUT_OF_MEMORY:
-        message += ", without a memory limit of its own: its node had no memory left"
-    elif exit_code in (0, None):
-        return None
-    elif failed := _FAILED_CHECKS.search(said):
-        message += f", {failed.group()}"
-    return Finding(reason or "Error", message, None, FailureScope.HOST)
-
-
-def _memory_limit(pod: Mapping[str, Any], name: str) -> str:
-    """Return the memory limit of a container, or an empty text if it has none."""
-    spec = pod.get("spec") or {}
-    for one in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
-        limit = ((one.get("resources") or {}).get("limits") or {}).get("memory")
-        if one.get("name") == name and limit:
-            return one_line(limit)
-    return ""
-
-
-def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        yield from status.get(kind) or ()
-
-
-def _state(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = container.get("state") or {}
-    return found
-
-
-def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    for one in status.get("conditions") or ():
-        if one.get("type") == kind:
-            found: Mapping[str, Any] = one
-            return found
-    return {}

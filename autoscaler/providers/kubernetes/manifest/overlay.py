@@ -10,8 +10,8 @@ An overlay has the form of a Pod: `metadata` with labels and annotations, and `s
 - Any other list replaces the pod's one.
 - Init containers of an overlay run before the agent, so that they do not delay an assigned job.
 
-What the provider relies on stays as it is (`overlay_rules`), and no container gets more than Pod Security
-`restricted` allows (`pod_security`): see docs/kubernetes.md, "The overlay".
+What the provider relies on stays as it is (`overlay_rules`). What containers may have, the namespace's Pod
+Security level decides: see docs/kubernetes.md, "The overlay".
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,6 @@ from typing import Any
 
 from autoscaler.config.problems import KeyPath
 from autoscaler.providers.kubernetes.manifest.overlay_rules import rule_problems
-from autoscaler.providers.kubernetes.manifest.pod_security import pod_security_problems
 from autoscaler.providers.kubernetes.manifest.visible_gpus import visible_gpu_problems
 from autoscaler.providers.kubernetes.settings import Accelerator
 
@@ -72,7 +71,6 @@ def merged(
             usable[key] = value
     result: dict[str, Any] = _merge(deepcopy(dict(pod)), usable, "", problems)
     problems += rule_problems(pod, usable, result)
-    problems += pod_security_problems(pod, result)
     problems += visible_gpu_problems(result, accelerator)
     if problems:
         raise OverlayError(problems)

@@ -14,15 +14,16 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+from autoscaler.controller.ports.capabilities import Message, Notice
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.notices import Message, Notice
-from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.controller.ports.provider import ProviderError, provider_errors
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.identity.ownership import identity_of
+from autoscaler.providers.kubernetes.listing.ends import is_disruption_revoked
 from autoscaler.providers.kubernetes.listing.machines import (
     disruption_notice,
     identity,
@@ -30,7 +31,7 @@ from autoscaler.providers.kubernetes.listing.machines import (
     pod_notice,
     removed_machine,
 )
-from autoscaler.providers.kubernetes.listing.statuses import is_disruption_revoked, pod_state
+from autoscaler.providers.kubernetes.listing.statuses import pod_state
 from autoscaler.providers.kubernetes.notices.background import Background
 from autoscaler.providers.kubernetes.notices.observed_api import ObservedApi
 from autoscaler.providers.kubernetes.notices.watch import Change, PodWatch
@@ -43,6 +44,7 @@ MOST_REMOVED = 5000
 """Ended or removed pods that are remembered, the last ones. Others are missing in two complete lists."""
 
 
+@provider_errors
 class PodNotices:
     """Implements `NoticeQueue` for one namespace."""
 

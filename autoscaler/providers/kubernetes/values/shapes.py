@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from autoscaler.config.problems import show
-from autoscaler.config.scalars import Matching, wrong
+from autoscaler.config.settings.scalars import Matching, wrong
 from autoscaler.providers.kubernetes.values.image_references import FIX, is_image_reference
 from autoscaler.providers.kubernetes.values.quantities import quantity
 

@@ -1,0 +1,1 @@
+"""Checks combinations of values in fleet.yaml, and the files that it names."""

@@ -1,0 +1,118 @@
+"""Checks combinations of values outside `skus`, which `skus` checks."""
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
+
+from autoscaler.config.configuration import SQLITE, Configuration, run_checks
+from autoscaler.config.problems import KeyPath, Problem
+from autoscaler.config.settings.fleet import ProviderSettings, ScopeSettings
+from autoscaler.config.settings.scalars import is_loopback
+
+
+def check_contradictions(configuration: Configuration, kinds: Sequence[str]) -> Iterator[Problem]:
+    """Return every contradiction outside `skus`. `kinds` are the keys of the kinds of providers."""
+    checks = (_apps, _scopes, _open_listener, _tls_and_insecure, _public_url, _webhook_listen)
+    yield from run_checks(checks, configuration)
+    for name, provider in configuration.providers():
+        yield from run_checks((_kind,), configuration, name, provider, kinds)
+
+
+def check_store(configuration: Configuration) -> Iterator[Problem]:
+    """Return an error for a store that is not implemented."""
+    if not configuration.settings.store.startswith(SQLITE):
+        what = "PostgreSQL is not implemented yet"
+        yield configuration.error(("store",), what, "write sqlite:///FILE")
+
+
+def _apps(configuration: Configuration) -> Iterator[Problem]:
+    seen: dict[int, KeyPath] = {}
+    for index, app in enumerate(configuration.settings.github.apps):
+        path = ("github", "apps", index, "id")
+        number = getattr(app, "id", None)
+        if number in seen:
+            what = f"repeats the App on line {configuration.document.line(seen[number])}"
+            yield configuration.error(path, what, "remove one of them")
+        elif number is not None:
+            seen[number] = path
+
+
+def _scopes(configuration: Configuration) -> Iterator[Problem]:
+    seen: dict[object, int] = {}
+    for index, scope in enumerate(configuration.settings.github.scopes):
+        yield from run_checks((_scope,), configuration, index, scope, seen)
+
+
+def _scope(
+    configuration: Configuration, index: int, scope: ScopeSettings, seen: dict[object, int]
+) -> Iterator[Problem]:
+    path = ("github", "scopes", index)
+    if (scope.org is None) == (scope.repo is None):
+        what = "has both org and repo" if scope.org else "has neither org nor repo"
+        yield configuration.error(path, what, "write either org or repo")
+        return
+    if scope.repo is not None and "repositories" in scope.model_fields_set:
+        what = "cannot be combined with repo"
+        yield configuration.error((*path, "repositories"), what, "remove it, or write org")
+    name = (scope.org or scope.repo or "").lower()
+    covers = (scope.org is not None, name, scope.repositories)
+    line = configuration.document.line(path)
+    if covers in seen:
+        what = f"covers the same repositories as the scope on line {seen[covers]}"
+        yield configuration.error(path, what, "remove one of them")
+    seen.setdefault(covers, line)
+
+
+def _open_listener(configuration: Configuration) -> Iterator[Problem]:
+    server = configuration.settings.server
+    if server.tls is None and not server.insecure and not server.listen.loopback:
+        what = f"other hosts can reach {server.listen}, and tls is missing"
+        fix = (
+            "add tls: {certificate_file, key_file}, or insecure: true behind a proxy that "
+            "terminates TLS"
+        )
+        yield configuration.error(("server", "listen"), what, fix)
+
+
+def _tls_and_insecure(configuration: Configuration) -> Iterator[Problem]:
+    server = configuration.settings.server
+    if server.insecure and server.tls is not None:
+        what = "cannot be combined with tls"
+        yield configuration.error(("server", "insecure"), what, "remove one of them")
+
+
+def _public_url(configuration: Configuration) -> Iterator[Problem]:
+    server = configuration.settings.server
+    url = urlsplit(server.public_url)
+    path, is_https = ("server", "public_url"), url.scheme == "https"
+    if server.tls is not None and not is_https:
+        yield configuration.error(path, "is http, but the server uses TLS", "write https://")
+    elif server.tls is None and is_https and not server.insecure:
+        what = "is https, but the server has no tls"
+        yield configuration.error(
+            path, what, "add tls, or insecure: true behind a proxy that terminates TLS"
+        )
+    elif not is_https and not server.insecure and not is_loopback(url.hostname or ""):
+        what = "would send secrets without encryption"
+        yield configuration.error(path, what, "write https://, or add insecure: true")
+
+
+def _webhook_listen(configuration: Configuration) -> Iterator[Problem]:
+    server = configuration.settings.server
+    if server.listen == server.webhook_listen and server.listen.port:
+        path = ("server", "webhook_listen")
+        yield configuration.error(
+            path, "is the same address as listen", "remove it, or use another port"
+        )
+
+
+def _kind(
+    configuration: Configuration, name: str, provider: ProviderSettings, known: Sequence[str]
+) -> Iterator[Problem]:
+    """Check that a provider has one kind."""
+    kinds = [key for key in known if getattr(provider, key) is not None]
+    if not kinds and configuration.document.value(("providers", name)):
+        return  # its unknown keys are reported
+    if len(kinds) != 1:
+        what = f"has both {' and '.join(kinds)}" if kinds else f"has neither {' nor '.join(known)}"
+        fix = f"write exactly one of {' and '.join(known)}"
+        yield configuration.error(("providers", name), what, fix)

@@ -1,0 +1,170 @@
+"""Finds values of fleet.yaml that are allowed but probably not intended: warnings, not errors."""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from autoscaler.config.configuration import Configuration, run_checks
+from autoscaler.config.problems import KeyPath, Problem, show
+from autoscaler.config.settings.fleet import ScopeSettings
+from autoscaler.config.settings.sku import SkuSettings
+from autoscaler.model.identifiers import Seconds
+from autoscaler.model.jobs.labels import label_set
+from autoscaler.model.wait_objectives import objective_of
+
+UNTIMED_JOB: Seconds = 6 * 3600.0
+"""GitHub's default for `timeout-minutes` (docs.github.com, workflow syntax). A job that sets it may run
+for five days on a self-hosted runner (Actions limits)."""
+
+SHORTEST_BOOT: Seconds = 60.0
+"""EC2's Linux images need about this time to boot and start the agent."""
+
+SHORTEST_SILENCE: Seconds = 60.0
+"""A ready agent sends one request every 50 s."""
+
+SHORTEST_AGE: Seconds = 600.0
+"""With a smaller maximum age, ready machines are replaced all day."""
+
+
+def find_warnings(configuration: Configuration) -> Iterator[Problem]:
+    """Return the warnings."""
+    checks = (
+        _shared_labels,
+        _unlabelled,
+        _scopes_without_match,
+        _access_outside_scopes,
+        _objectives_without_sku,
+        _minimums,
+    )
+    yield from run_checks(checks, configuration)
+    for name, sku in configuration.skus():
+        for time in _TIMES:
+            yield from run_checks((_short_time,), configuration, name, sku, time)
+
+
+def own_labels(name: str, sku: SkuSettings) -> frozenset[str]:
+    """Return a SKU's name and extra labels in lower case, because GitHub ignores case."""
+    return label_set((name, *sku.labels))
+
+
+def _shared_labels(configuration: Configuration) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for name, sku in configuration.skus():
+        for label in sorted(label_set((name, *getattr(sku, "labels", ())))):
+            if label not in first:
+                first[label] = name
+                continue
+            what = f"{show(first[label])} also has the label {show(label)}"
+            fix = f"jobs that both serve go to {show(first[label])}, the first one in the file; reorder them"
+            yield configuration.warning(("skus", name), what, f"{fix} or drop the label")
+
+
+def _unlabelled(configuration: Configuration) -> Iterator[Problem]:
+    unlabelled = [name for name, sku in configuration.skus() if getattr(sku, "unlabelled", False)]
+    for name in unlabelled[1:]:
+        what = f"{show(unlabelled[0])} is also unlabelled, and gets the jobs that both serve"
+        yield configuration.warning(("skus", name, "unlabelled"), what, "keep it for one of them")
+
+
+def _scopes_without_match(configuration: Configuration) -> Iterator[Problem]:
+    for index, scope in enumerate(configuration.settings.github.scopes):
+        yield from run_checks((_globs_without_match,), configuration, index, scope)
+
+
+def _globs_without_match(
+    configuration: Configuration, index: int, scope: ScopeSettings
+) -> Iterator[Problem]:
+    owner = (scope.org or "").lower()
+    for position, glob in enumerate(scope.repositories if owner else ()):
+        if not fnmatchcase(owner, glob.lower().partition("/")[0]):
+            path = ("github", "scopes", index, "repositories", position)
+            what = f"{show(glob)} matches no repository of {show(scope.org)}"
+            yield configuration.warning(path, what, "correct it, or remove it")
+
+
+def _access_outside_scopes(configuration: Configuration) -> Iterator[Problem]:
+    owners = {
+        (scope.org or scope.repo or "").partition("/")[0].lower()
+        for scope in configuration.settings.github.scopes
+    }
+    matches: dict[str, bool] = {}
+    for name, sku in configuration.skus():
+        access = getattr(sku, "access", None)
+        for index, glob in enumerate(getattr(access, "repositories", ())):
+            pattern = glob.lower().partition("/")[0]
+            if pattern not in matches:
+                matches[pattern] = any(fnmatchcase(owner, pattern) for owner in owners)
+            if not matches[pattern]:
+                path = ("skus", name, "access", "repositories", index)
+                what = f"{show(glob)} matches nothing in github.scopes"
+                yield configuration.warning(path, what, "add a scope, or correct the glob")
+
+
+def _objectives_without_sku(configuration: Configuration) -> Iterator[Problem]:
+    names = [name for name, _ in configuration.skus()]
+    for index, objective in enumerate(configuration.settings.metrics.wait_objectives):
+        if not any(objective_of((objective,), name) for name in names):
+            path = ("metrics", "wait_objectives", index)
+            what = f"{show(objective.skus)} matches no SKU"
+            yield configuration.warning(path, what, "correct it, or remove it")
+
+
+def _minimums(configuration: Configuration) -> Iterator[Problem]:
+    """Warn if all SKUs' `idle.min` exceed `limits.machines`, or do so with the minimum of one schedule."""
+    most = configuration.settings.limits.machines
+    if most is None:
+        return
+    least = sum(sku.idle.minimum for _, sku in configuration.skus())
+    if least > most:
+        what = f"is less than the sum of the SKUs' idle.min, {least}"
+        yield configuration.warning(("limits", "machines"), what, "raise it, or lower idle.min")
+        return
+    for name, sku in configuration.skus():
+        for index, entry in enumerate(sku.idle.schedule):
+            wanted = least - sku.idle.minimum + max(entry.minimum, sku.idle.minimum)
+            if wanted > most:
+                what = f"adds up to {wanted} machines with every idle.min, and limits.machines is {most}"
+                path = ("skus", name, "idle", "schedule", index, "min")
+                yield configuration.warning(path, what, "lower it, or raise limits.machines")
+
+
+_TIMES: tuple[tuple[KeyPath, Seconds, str, str], ...] = (
+    (
+        ("idle", "max_age"),
+        SHORTEST_AGE,
+        "replaces ready machines again and again",
+        "write 10m or more, or leave it out for 24h",
+    ),
+    (
+        ("deadlines", "boot"),
+        SHORTEST_BOOT,
+        "terminates machines during a normal boot",
+        "write 1m or more, or leave it out",
+    ),
+    (
+        ("deadlines", "ready_silence"),
+        SHORTEST_SILENCE,
+        "terminates healthy ready machines, which send a request every 50 s",
+        "write 1m or more, or leave it out for 5m",
+    ),
+    (
+        ("lifetime",),
+        UNTIMED_JOB,
+        "terminates machines with running jobs: a job without timeout-minutes may run for 6h",
+        "write more than the longest job takes, or leave it out for 24h",
+    ),
+)
+"""The key of a time below a SKU, the shortest one that is no warning, and the warning."""
+
+
+def _short_time(
+    configuration: Configuration,
+    name: str,
+    sku: SkuSettings,
+    time: tuple[KeyPath, Seconds, str, str],
+) -> Iterator[Problem]:
+    keys, least, what, fix = time
+    given: object = sku
+    for key in keys:
+        given = getattr(given, str(key))
+    if isinstance(given, float) and given < least:
+        yield configuration.warning(("skus", name, *keys), what, fix)

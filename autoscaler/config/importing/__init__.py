@@ -1,0 +1,1 @@
+"""Converts PyTorch's scale-config.yml into a fleet.yaml."""

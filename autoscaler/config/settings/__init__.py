@@ -1,0 +1,1 @@
+"""The keys of fleet.yaml, with their types and defaults."""

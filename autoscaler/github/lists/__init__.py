@@ -1,0 +1,1 @@
+"""The lists of GitHub: their pages, and the cache of pages."""

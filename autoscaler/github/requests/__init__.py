@@ -1,0 +1,1 @@
+"""Requests to GitHub: their values, limits and order, how they are sent, what answers mean."""

@@ -1,0 +1,148 @@
+"""The outcomes of a request to GitHub, how each is recognized, and the next action.
+
+A test compares this table with docs/github.md; `api` and `refusals` act on it. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from autoscaler.github.requests.exchange import Answer, Effect, Request
+
+
+class Action(StrEnum):
+    """The next action after a request.
+
+    take       return the answer to the caller
+    again      repeat the request after 1 and 3 seconds, then as `later`
+    later      raise RetryLaterError: the controller tries again later
+    hold       raise LimitError: send nothing for this App for a while; another App may be used
+    look up    raise RegistrationOutcomeUnknownError: the registration may exist, so look for its name first
+    renew      repeat once with a new token, then as `other app`
+    other app  raise NotAllowedError: use another App; if there is none left, as `operator`
+    follow     request the URL that the answer names, at most three times, within the API's origin
+    operator   raise OperatorError: an operator must change something
+    """
+
+    TAKE = "take"
+    AGAIN = "again"
+    LATER = "later"
+    HOLD = "hold"
+    LOOK_UP = "look up"
+    RENEW = "renew"
+    OTHER_APP = "other app"
+    FOLLOW = "follow"
+    OPERATOR = "operator"
+
+
+class Outcome(StrEnum):
+    """The outcome of one request."""
+
+    ANSWERED = "answered"
+    UNREADABLE = "unreadable"
+    MALFORMED = "malformed"
+    UNANSWERED = "unanswered"
+    NOT_SENT = "not sent"
+    UNTRUSTED = "untrusted"
+    LIMITED = "limited"
+    UNAUTHORISED = "unauthorised"
+    FORBIDDEN = "forbidden"
+    MOVED = "moved"
+    OUTAGE = "outage"
+    NOT_GITHUB = "not github"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How to recognize an outcome, and the action for each effect of a request."""
+
+    known_by: str
+    read: Action
+    write: Action
+    register: Action
+
+    def action(self, effect: Effect) -> Action:
+        """Return the action for a request with this effect."""
+        return {Effect.READ: self.read, Effect.WRITE: self.write, Effect.REGISTER: self.register}[
+            effect
+        ]
+
+
+_A = Action
+
+POLICIES: Mapping[Outcome, Policy] = {
+    Outcome.ANSWERED: Policy(
+        "2xx; 304 to a request with an ETag; a 404, 409 or 422 that the request expects, in "
+        "GitHub's own format",
+        *(_A.TAKE, _A.TAKE, _A.TAKE),
+    ),
+    Outcome.UNREADABLE: Policy(
+        "2xx with HTML, broken JSON, another charset, or more than 8 MiB",
+        *(_A.AGAIN, _A.LATER, _A.LOOK_UP),
+    ),
+    Outcome.MALFORMED: Policy(
+        "2xx with JSON in another form than documented", *(_A.LATER, _A.LATER, _A.LOOK_UP)
+    ),
+    Outcome.UNANSWERED: Policy(
+        "a timeout, or a connection that broke after the request was sent",
+        *(_A.AGAIN, _A.LATER, _A.LOOK_UP),
+    ),
+    Outcome.NOT_SENT: Policy(
+        "no DNS name, no connection or no TLS session", *(_A.AGAIN, _A.LATER, _A.LATER)
+    ),
+    Outcome.UNTRUSTED: Policy(
+        "a certificate that is not trusted; a link away from the API's origin",
+        *(_A.OPERATOR, _A.OPERATOR, _A.OPERATOR),
+    ),
+    Outcome.LIMITED: Policy(
+        "429; 403 with `retry-after`, `x-ratelimit-remaining: 0` or the message of a rate limit",
+        *(_A.HOLD, _A.HOLD, _A.HOLD),
+    ),
+    Outcome.UNAUTHORISED: Policy("401", *(_A.RENEW, _A.RENEW, _A.RENEW)),
+    Outcome.FORBIDDEN: Policy(
+        "403 in GitHub's own format, without a rate limit",
+        *(_A.OTHER_APP, _A.OTHER_APP, _A.OTHER_APP),
+    ),
+    Outcome.MOVED: Policy("3xx", *(_A.FOLLOW, _A.OPERATOR, _A.OPERATOR)),
+    Outcome.OUTAGE: Policy("5xx, 408", *(_A.AGAIN, _A.LATER, _A.LOOK_UP)),
+    Outcome.NOT_GITHUB: Policy(
+        "403, 404, 409 or 422 not in GitHub's own format, such as from a proxy",
+        *(_A.LATER, _A.LATER, _A.LOOK_UP),
+    ),
+    Outcome.REFUSED: Policy("any other 4xx", *(_A.OPERATOR, _A.OPERATOR, _A.OPERATOR)),
+}
+
+UNCHANGED = 304
+_LIMIT_WORDS = ("rate limit", "abuse detection")
+_SENT_BY_PROXIES_TOO = frozenset({403, 404, 409, 422})
+
+
+def outcome_of(request: Request, answer: Answer) -> Outcome:
+    """Return the outcome of an answered request: the first that fits."""
+    if answer.ok or (answer.status in request.expected and answer.genuine):
+        return Outcome.ANSWERED
+    if answer.status == UNCHANGED and request.etag is not None:
+        return Outcome.ANSWERED
+    if is_limit(answer):
+        return Outcome.LIMITED
+    if answer.status >= 500 or answer.status == 408:
+        return Outcome.OUTAGE
+    if 300 <= answer.status < 400:
+        return Outcome.MOVED
+    if answer.status == 401:
+        return Outcome.UNAUTHORISED
+    if answer.status in _SENT_BY_PROXIES_TOO and not answer.genuine:
+        return Outcome.NOT_GITHUB
+    return Outcome.FORBIDDEN if answer.status == 403 else Outcome.REFUSED
+
+
+def is_limit(answer: Answer) -> bool:
+    """Return whether GitHub refused because of a primary or secondary rate limit."""
+    if answer.status == 429:
+        return True
+    if answer.status != 403:
+        return False
+    spent = answer.headers.get("x-ratelimit-remaining") == "0"
+    said = any(words in answer.message.lower() for words in _LIMIT_WORDS)
+    return spent or said or "retry-after" in answer.headers

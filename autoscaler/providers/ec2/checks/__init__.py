@@ -1,0 +1,1 @@
+"""Checks the parts of fleet.yaml that only EC2 has."""

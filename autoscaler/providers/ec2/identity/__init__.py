@@ -1,0 +1,1 @@
+"""Verifies the identity documents of machines."""

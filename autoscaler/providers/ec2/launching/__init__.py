@@ -1,0 +1,1 @@
+"""Launches machines: images, launch templates, CreateFleet and its answers; terminates machines."""

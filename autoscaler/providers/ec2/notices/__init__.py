@@ -1,0 +1,1 @@
+"""Receives events about machines from an SQS queue."""

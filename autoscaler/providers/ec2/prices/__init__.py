@@ -1,0 +1,1 @@
+"""Reads prices and quotas."""

@@ -1,0 +1,1 @@
+"""The listeners: addresses, connections and their limits, TLS."""

@@ -1,0 +1,220 @@
+"""One listening address: accepts connections, with TLS and limits on connections and headers."""
+
+import asyncio
+import errno
+import logging
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from autoscaler.model.identifiers import Seconds
+from autoscaler.server.answers import json_errors
+from autoscaler.server.listening.certificate import Certificate, CertificateError
+from autoscaler.server.listening.connection import Connection, serve_in_place, without_server_header
+from autoscaler.server.listening.kept_sockets import KeptSockets, Place
+from autoscaler.server.listening.places import PlaceLimits, Places
+from autoscaler.server.listening.settings import Address, TlsFiles
+from autoscaler.server.refusal_log import RefusalLog
+
+_TLS_SHUTDOWN: Seconds = 2.0
+_LINGERING: Seconds = 2.0
+_ACCEPTED_AT_ONCE = 64
+_PAUSE: Seconds = 1.0
+_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_READ_BUFFER = 64 * 1024
+"""Bytes. A workflow_job body fits, so that most requests have arrived completely when they are handled."""
+
+_MAX_LINE = 2_048
+_MAX_HEADERS = 40
+"""GitHub sends 15 headers with at most 90 bytes each. A proxy adds some."""
+
+_log = structlog.get_logger(__name__)
+
+
+class ListenError(Exception):
+    """An address cannot be bound, or its certificate cannot be used. The message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of a listener.
+
+    `connections` is a number. The others are seconds: for a TLS handshake or a request's head, for an idle
+    connection, and for unfinished requests when the listener stops.
+    """
+
+    connections: int
+    head: Seconds
+    keepalive: Seconds
+    shutdown: Seconds
+
+
+class Listener:
+    """An aiohttp application on one address. Accepts connections itself, to limit them by peer."""
+
+    def __init__(
+        self,
+        app: web.Application,
+        place: Place,
+        tls: TlsFiles | None,
+        bounds: Bounds,
+        kept: KeptSockets,
+    ) -> None:
+        app.on_response_prepare.append(without_server_header)
+        self.place = place
+        self._wanted = place[1]
+        self._tls = tls
+        self._bounds = bounds
+        self._kept = kept
+        self._runner = web.AppRunner(
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=bounds.shutdown
+        )
+        self._places = Places(PlaceLimits(bounds.connections, bounds.head))
+        self._refusals = RefusalLog()
+        self._certificate: Certificate | None = None
+        self._sockets: list[socket.socket] = []
+        self._opening: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> Address:
+        """The bound address; before `start`, the configured one."""
+        if not self._sockets:
+            return self._wanted
+        host, port = self._sockets[0].getsockname()[:2]
+        return Address(host, port)
+
+    async def start(self) -> None:
+        """Bind the address. Connections wait until `accept`.
+
+        Raises: ListenError.
+        """
+        try:
+            self._certificate = None if self._tls is None else Certificate(self._tls)
+        except CertificateError as error:
+            raise ListenError(str(error)) from error
+        await self._runner.setup()
+        server = self._server()
+        server.request_handler = serve_in_place(json_errors(server.request_handler))
+        try:
+            self._sockets = await self._kept.listen(self.place)
+        except OSError as error:
+            await self._runner.cleanup()
+            raise ListenError(f"cannot listen on {self._wanted}: {error.strerror}") from error
+
+    def accept(self) -> None:
+        """Accept connections, also those that wait already."""
+        for listening in self._sockets:
+            self._resume(listening)
+
+    def keep_listening(self) -> None:
+        """Have the sockets stay open after `stop`, for the next listener at this place."""
+        self._kept.keep(self.place, self._sockets)
+
+    async def stop(self) -> None:
+        """Stop accepting, let unfinished requests end, and close. Idempotent."""
+        sockets, self._sockets = self._sockets, []
+        if not sockets:
+            return
+        for listening in sockets:
+            asyncio.get_running_loop().remove_reader(listening)
+            listening.close()
+        for task in self._opening:
+            task.cancel()
+        await self._runner.cleanup()
+        # A peer that does not read its last bytes must not delay this.
+        await self._places.empty(_TLS_SHUTDOWN)
+
+    def _resume(self, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        """Accept a few waiting connections, because an evicted one closes only one loop pass later."""
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted, peer = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_RESOURCES:
+                    raise
+                self._refusals.note("connections_not_accepted", reason=error.strerror)
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listening)
+                loop.call_later(_PAUSE, self._resume, listening)
+                return
+            self._take(accepted, str(peer[0]))
+
+    def _take(self, accepted: socket.socket, host: str) -> None:
+        connection = Connection(
+            self._server(),
+            self._places,
+            access_log=None,
+            logger=_http_logger(),
+            keepalive_timeout=self._bounds.keepalive,
+            lingering_time=_LINGERING,
+            read_bufsize=_READ_BUFFER,
+            auto_decompress=False,
+            max_line_size=_MAX_LINE,
+            max_field_size=_MAX_LINE,
+            max_headers=_MAX_HEADERS,
+        )
+        place = self._places.take(host, connection.close_at_once)
+        if place is None:
+            accepted.close()
+            listen = str(self._wanted)
+            self._refusals.note("connections_refused", listen=listen, peer=host)
+            return
+        connection.place = place
+        task = asyncio.get_running_loop().create_task(self._open(accepted, connection))
+        connection.opening = task
+        self._opening.add(task)
+
+        def opened(_: object) -> None:
+            self._opening.discard(task)
+            if connection.made is None:
+                # The task may have been cancelled before it started: then the socket is still open.
+                self._places.leave(place)
+                accepted.close()
+                connection.break_cycles()
+
+        task.add_done_callback(opened)
+
+    async def _open(self, accepted: socket.socket, connection: Connection) -> None:
+        accepted.setblocking(False)
+        tls: dict[str, Any] = {}
+        if self._certificate is not None:
+            tls["ssl"] = self._certificate.context()
+            tls["ssl_handshake_timeout"] = self._bounds.head
+            tls["ssl_shutdown_timeout"] = _TLS_SHUTDOWN
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(lambda: connection, accepted, **tls)
+        except OSError:
+            # The peer disconnected, or its TLS handshake failed: not logged, since anyone can cause it.
+            return
+
+    def _server(self) -> web.Server:
+        server = self._runner.server
+        assert isinstance(server, web.Server)
+        return server
+
+
+class _WithoutRequestBytes(logging.Filter):
+    """Drops log records about bytes that are not HTTP, because their text contains those bytes."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return True if the record is logged."""
+        return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+def _http_logger() -> logging.Logger:
+    logger = logging.getLogger("autoscaler.server.http")
+    if not any(isinstance(present, _WithoutRequestBytes) for present in logger.filters):
+        logger.addFilter(_WithoutRequestBytes())
+    return logger

@@ -1,0 +1,1 @@
+"""The endpoints of machines: their requests, and the agents that they fetch."""

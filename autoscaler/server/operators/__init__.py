@@ -1,0 +1,1 @@
+"""The endpoints of operators: /admin, its questions, and the console."""

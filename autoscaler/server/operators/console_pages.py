@@ -1,0 +1,216 @@
+"""The pages of the console: reads the address, asks `FleetQueries`, and renders in a thread of its own.
+
+Everything here is behind the sign-in (`ConsoleEndpoint`).
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from aiohttp import web
+
+from autoscaler.console.pages import JobPage, MachinePage, Pages, SkuPage
+from autoscaler.console.rendering import Frame
+from autoscaler.controller.ports.fleet_queries import FleetQueries, UnknownRecordError
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.identifiers import JobId, Seconds, SkuName
+from autoscaler.model.machines.machine import MachineState
+from autoscaler.model.operators import Operator, OperatorName
+from autoscaler.server.operators.queries import (
+    MAX_ROWS,
+    MalformedRequestError,
+    chosen_labels,
+    chosen_repository,
+    chosen_sku,
+    job_with_past,
+    jobs_in_state,
+)
+
+T = TypeVar("T")
+
+ROWS = 100
+"""Jobs or machines on the page of a SKU."""
+
+REUSED_FOR: Seconds = 1.0
+"""How long the first page is used again for the same reader: during an incident many tabs are open."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_JOB = re.compile(r"[0-9]{1,18}")
+_REPOSITORY_PART = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_JOB_PAGE = re.compile(
+    r"https?://[^/]+/[^/]+/[^/]+/actions/runs/[0-9]+(?:/attempts/[0-9]+)?/job/([0-9]+)"
+)
+
+_Page = Callable[[web.Request, Operator], Awaitable[str]]
+
+
+class MissingPageError(Exception):
+    """There is no page at this address. The text says what is not known."""
+
+
+class ConsolePages:
+    """The pages by address.
+
+    Each may raise MalformedRequestError, UnknownNameError, MissingPageError and StoreError.
+    """
+
+    def __init__(self, queries: FleetQueries, pages: Pages) -> None:
+        self._queries = queries
+        self._pages = pages
+        # One thread: pages wait for one another, and the event loop competes with one of them only.
+        self._renderer = ThreadPoolExecutor(1, "console")
+        self._first: dict[OperatorName, asyncio.Task[str]] = {}
+        self._first_at = float("-inf")
+
+    def routes(self) -> dict[str, _Page]:
+        """Return the pages by their routes."""
+        return {
+            "/": self._overview,
+            "/skus/{sku}": self._sku,
+            "/jobs": self._jobs,
+            "/jobs/{job}": self._job,
+            "/machines": self._machines,
+            "/machines/{machine}": self._machine,
+            "/explain": self._explain,
+            "/repositories": self._repositories,
+            "/repositories/{owner}/{name}": self._grid,
+            "/cost": self._cost,
+            "/runbooks/{name}": self._runbook,
+        }
+
+    def frame(self, operator: Operator) -> Frame:
+        """Return what is around each page of this reader, as of now."""
+        return self._pages.frame(operator.name, self._queries.now())
+
+    def find(self, text: str) -> str | None:
+        """Return the address of the page about a job, SKU, machine or runner, or None."""
+        text = text.strip()
+        page = _JOB_PAGE.match(text)
+        if page is not None or _JOB.fullmatch(text):
+            return f"/jobs/{page[1] if page is not None else text}"
+        if _NAME.fullmatch(text) is None:
+            return None
+        if any(sku.sku == text for sku in self._queries.status().skus):
+            return f"/skus/{text}"
+        machine = self._queries.machine(text)
+        return f"/machines/{machine.id}" if machine is not None else None
+
+    async def close(self, _: web.Application) -> None:
+        """End the thread."""
+        self._renderer.shutdown(wait=False, cancel_futures=True)
+
+    async def _overview(self, _: web.Request, operator: Operator) -> str:
+        now = asyncio.get_running_loop().time()
+        if now - self._first_at >= REUSED_FOR:
+            self._first, self._first_at = {}, now
+        rendering = self._first.get(operator.name)
+        if rendering is None:
+            rendering = asyncio.get_running_loop().create_task(self._render_overview(operator))
+            self._first[operator.name] = rendering
+        return await asyncio.shield(rendering)
+
+    async def _render_overview(self, operator: Operator) -> str:
+        seen = self._queries.overview()
+        frame = self._pages.frame(operator.name, seen.status.at)
+        return await self._render(lambda: self._pages.overview(seen, frame))
+
+    async def _sku(self, request: web.Request, operator: Operator) -> str:
+        name = _segment(request, "sku", _NAME)
+        seen = self._queries.overview()
+        known = next((one for one in seen.status.skus if one.sku == name), None)
+        if known is None:
+            raise MissingPageError(f"fleet.yaml has no SKU {name}.")
+        await asyncio.sleep(0)
+        sku = SkuName(name)
+        page = SkuPage(
+            seen,
+            known,
+            self._queries.offerings(sku),
+            self._queries.waiting_jobs(sku, ROWS),
+            self._queries.running_jobs(sku, ROWS),
+            self._queries.machines(sku, None, ROWS),
+        )
+        frame = self._pages.frame(operator.name, seen.status.at)
+        return await self._render(lambda: self._pages.sku(page, frame))
+
+    async def _jobs(self, request: web.Request, operator: Operator) -> str:
+        state = request.query.get("state", "waiting")
+        sku = chosen_sku(request, self._queries)
+        found = jobs_in_state(self._queries, state, sku, MAX_ROWS)
+        frame = self.frame(operator)
+        return await self._render(lambda: self._pages.jobs(found, state, sku or "", frame))
+
+    async def _job(self, request: web.Request, operator: Operator) -> str:
+        job = JobId(int(_segment(request, "job", _JOB)))
+        explained, past = await job_with_past(self._queries, job)
+        known = explained.job if explained is not None else None
+        rows = await self._history(str(job))
+        if known is None and not rows:
+            raise MissingPageError(
+                f"Job {job} is unknown: no scope covers its repository, or its history was deleted."
+            )
+        page, frame = JobPage(job, known, explained, past, rows), self.frame(operator)
+        return await self._render(lambda: self._pages.job(page, frame))
+
+    async def _machines(self, request: web.Request, operator: Operator) -> str:
+        text = request.query.get("state") or None
+        if text is not None and text not in set(MachineState):
+            raise MalformedRequestError(f"`state` must be one of {', '.join(MachineState)}")
+        state = MachineState(text) if text is not None else None
+        sku = chosen_sku(request, self._queries)
+        found, frame = self._queries.machines(sku, state, MAX_ROWS), self.frame(operator)
+        return await self._render(lambda: self._pages.machines(found, state, sku or "", frame))
+
+    async def _machine(self, request: web.Request, operator: Operator) -> str:
+        name = _segment(request, "machine", _NAME)
+        known, rows = self._queries.machine(name), await self._history(name)
+        if known is None and not rows:
+            raise MissingPageError(f"No machine {name} is known, or its history was deleted.")
+        page, frame = MachinePage(name, known, rows), self.frame(operator)
+        return await self._render(lambda: self._pages.machine(page, frame))
+
+    async def _explain(self, request: web.Request, operator: Operator) -> str:
+        frame = self.frame(operator)
+        if not request.query.get("labels"):
+            return await self._render(lambda: self._pages.explain(None, frame))
+        labels, repository = chosen_labels(request), chosen_repository(request)
+        found = self._queries.explain_labels(repository, labels)
+        return await self._render(lambda: self._pages.explain(found, frame))
+
+    async def _repositories(self, _: web.Request, operator: Operator) -> str:
+        found, frame = self._queries.repositories()[:MAX_ROWS], self.frame(operator)
+        return await self._render(lambda: self._pages.repositories(found, frame))
+
+    async def _grid(self, request: web.Request, operator: Operator) -> str:
+        owner = _segment(request, "owner", _REPOSITORY_PART)
+        name = _segment(request, "name", _REPOSITORY_PART)
+        found, frame = self._queries.grid(f"{owner}/{name}"), self.frame(operator)
+        return await self._render(lambda: self._pages.grid(found, frame))
+
+    async def _cost(self, _: web.Request, operator: Operator) -> str:
+        found, frame = self._queries.cost(), self.frame(operator)
+        return await self._render(lambda: self._pages.cost(found, frame))
+
+    async def _runbook(self, request: web.Request, operator: Operator) -> str:
+        page = self._pages.runbook(_segment(request, "name", _NAME), self.frame(operator))
+        if page is None:
+            raise MissingPageError("There is no runbook of this name.")
+        return page
+
+    async def _history(self, name: str) -> tuple[HistoryRow, ...]:
+        try:
+            return tuple(await self._queries.history(name))
+        except UnknownRecordError:
+            return ()
+
+    async def _render(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._renderer, work)
+
+
+def _segment(request: web.Request, name: str, allowed: re.Pattern[str]) -> str:
+    text = request.match_info[name]
+    if allowed.fullmatch(text) is None:
+        raise MissingPageError("There is no page at this address.")
+    return text
