@@ -14,8 +14,8 @@ from autoscaler.model.machines.machine import ExitReason, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.reasons.table import Unmatched
-from autoscaler.simulator.world.crash_point import CrashPoint as CrashPoint
-from autoscaler.simulator.world.ids import SequentialIds as SequentialIds
+from autoscaler.simulator.world.controller.crash_point import CrashPoint as CrashPoint
+from autoscaler.simulator.world.controller.ids import SequentialIds as SequentialIds
 
 
 @dataclass

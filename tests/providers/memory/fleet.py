@@ -11,7 +11,7 @@ from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.registry import provider_kinds
-from autoscaler.simulator.world.store import INSTALLATION
+from autoscaler.simulator.world.controller.store import INSTALLATION
 from tests.controller.fakes import RecordingTelemetry
 from tests.providers.memory import REGISTERED
 
