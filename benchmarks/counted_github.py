@@ -26,8 +26,8 @@ from autoscaler.github.requests.exchange import Importance
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs.access import RunnerGroup
+from autoscaler.model.jobs.job import RunOrigin
 from autoscaler.model.machines.interruptions import RerunOutcome
-from autoscaler.model.run_origins import RunOrigin
 from benchmarks.hosted_actions import HostedActions, HostedRun
 
 T = TypeVar("T")

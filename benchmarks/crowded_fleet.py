@@ -27,6 +27,7 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.changes import Record, copied
 from autoscaler.model.identifiers import (
     InstallationId,
+    Installations,
     Instant,
     JobId,
     LaunchRequestId,
@@ -36,7 +37,6 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
-from autoscaler.model.installations import Installations
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.jobs.runners import Runner, runner_name

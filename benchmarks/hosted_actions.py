@@ -12,8 +12,7 @@ from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.controller.ports.github_lists import ListedRun, RunStatus
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.model.jobs.job import JobState
-from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.jobs.job import JobState, RunOrigin
 
 
 @dataclass(eq=False, slots=True)

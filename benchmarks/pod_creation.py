@@ -19,8 +19,13 @@ import aiohttp
 
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    LaunchRequestId,
+    ProviderName,
+    SkuName,
+)
 from autoscaler.providers.kubernetes.api.credentials import CONNECTIONS
 from autoscaler.providers.kubernetes.manifest.pod import named_pod
 from autoscaler.providers.kubernetes.provider import LARGEST_REQUEST, KubernetesProvider

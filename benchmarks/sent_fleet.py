@@ -13,8 +13,7 @@ from autoscaler.app.translation import catalogue, provider_factories
 from autoscaler.config import Configuration
 from autoscaler.controller.ports.provider import Provider, ProviderContext
 from autoscaler.model.catalogue import Catalogue, Offering
-from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
 from autoscaler.providers.ec2.launching.offerings import price_offerings
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.registry import provider_kinds

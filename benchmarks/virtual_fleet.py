@@ -34,8 +34,14 @@ from autoscaler.model.catalogue import (
     Sku,
 )
 from autoscaler.model.events import JobObserved
-from autoscaler.model.identifiers import Instant, MachineId, ProviderName, Seconds, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    Installations,
+    Instant,
+    MachineId,
+    ProviderName,
+    Seconds,
+    SkuName,
+)
 from autoscaler.model.jobs.job import JobState
 from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.controller.ids import SequentialIds

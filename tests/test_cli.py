@@ -143,7 +143,7 @@ def test_help_imports_only_what_it_needs() -> None:
         "except SystemExit as end: assert end.code == 0\n"
         "ours = {name for name in sys.modules if name.partition('.')[0] == 'autoscaler'}\n"
         "commands = {'autoscaler.operator_commands', 'autoscaler.operator_commands.commands'}\n"
-        "commands |= {'autoscaler.operator_commands.job_shell', 'autoscaler.operator_commands.usage'}\n"
+        "commands |= {'autoscaler.operator_commands.images.shell', 'autoscaler.operator_commands.usage'}\n"
         "commands |= {'autoscaler.images', 'autoscaler.images.commands', 'autoscaler.images.recipes'}\n"
         "commands.add('autoscaler.operator_commands.queries')\n"
         "images = 'autoscaler.operator_commands.images'\n"

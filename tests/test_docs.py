@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from autoscaler.cli import commands
 from autoscaler.config import load, not_in_force
-from autoscaler.model.changes import Record
+from autoscaler.model.changes import INITIAL_STATES, TRANSITIONS, Record
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.jobs.access import OUTSIDE_ACCESS_REASONS, Excess
 from autoscaler.model.jobs.job import Admission, Job
@@ -20,9 +20,8 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import ExitReason, Machine, MachineState, TerminationReason
-from autoscaler.model.operator_holds import HoldKind
+from autoscaler.model.operators import HoldKind
 from autoscaler.model.reasons.table import FaultCode, Unmatched, WaitCode
-from autoscaler.model.transitions import INITIAL_STATES, TRANSITIONS
 from autoscaler.providers.registry import provider_kinds
 from scripts.reason_docs import COMMAND, with_facts
 from tests.observability.test_metrics import exported

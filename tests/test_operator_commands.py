@@ -453,8 +453,9 @@ def test_a_configuration_without_a_token_is_reported(tmp_path: Path) -> None:
     file.write_text(changed())
     result = CliRunner().invoke(commands, ["terminate", "i-1", "--config", str(file)])
     assert result.exit_code == 2
-    assert result.stderr.startswith(
+    assert result.stderr == (
         f"{file}:6: server.admin_token_file: is not set, so the controller has no /admin endpoints; fix: "
+        "name a file with a token, and restart the controller: see docs/operations.md\n"
     )
 
 

@@ -63,9 +63,7 @@ SEEN: Answer = {
     "machines_limit": 4000,
     "dollars_per_hour": 1234.5,
     "dollars_limit": 9000,
-    "troubles": [
-        {"code": "capacity", "about": "gpu", "message": "no room in any zone of us-east-1"}
-    ],
+    "faults": [{"code": "capacity", "about": "gpu", "message": "no room in any zone of us-east-1"}],
     "skus": [SKU, OPEN, IDLE],
 }
 MACHINE: Answer = {
@@ -225,7 +223,7 @@ def test_a_page_that_fits_a_terminal_is_as_in_a_pipe(monkeypatch: pytest.MonkeyP
 
 def test_status_counts_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     def lines(**changed: object) -> list[str]:
-        pages.print_status(SEEN | {"skus": [], "troubles": []} | changed, every=False)
+        pages.print_status(SEEN | {"skus": [], "faults": []} | changed, every=False)
         return capsys.readouterr().out.splitlines()
 
     assert lines(blocked=0)[1] == "2 waiting, all with a machine on its way; 3 running"

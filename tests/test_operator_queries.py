@@ -227,7 +227,7 @@ def test_a_finished_job_is_explained(waiting: Controller) -> None:
 @pytest.mark.parametrize(
     ("arguments", "key"),
     [
-        (("status",), "troubles"),
+        (("status",), "faults"),
         (("jobs",), "jobs"),
         (("machines",), "machines"),
         (("history", "2"), "history"),

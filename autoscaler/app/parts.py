@@ -137,7 +137,7 @@ class Parts:
             reruns=self.github.reruns,
             providers=self.providers,
             traces=self._traces,
-            observed=self._telemetry.troubles,
+            observed=self._telemetry.faults,
             spent=self._telemetry.spent,
         )
 

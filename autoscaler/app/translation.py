@@ -18,8 +18,7 @@ from autoscaler.model.catalogue import (
     Catalogue,
     LaunchOption,
 )
-from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import Installations, ProviderName, Seconds, SkuName
 from autoscaler.server.listening.settings import Address, ServerSettings, TlsFiles
 
 BROKER = "https://broker.actions.githubusercontent.com/health"

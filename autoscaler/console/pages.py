@@ -93,7 +93,7 @@ class Pages:
 
     def overview(self, overview: Overview, frame: Frame) -> str:
         """Return the first page: is the fleet fine, and if not, why."""
-        found = overview.status.troubles
+        found = overview.status.faults
         return self._templates.render(
             "overview",
             frame,
@@ -109,7 +109,7 @@ class Pages:
 
     def sku(self, page: SkuPage, frame: Frame) -> str:
         """Return the page of a SKU: its faults, offerings, jobs and machines."""
-        found = [one for one in page.overview.status.troubles if one.sku == page.sku.sku]
+        found = [one for one in page.overview.status.faults if one.sku == page.sku.sku]
         return self._templates.render("sku", frame, page=page, sku=page.sku, faults=found)
 
     def jobs(self, found: Sequence[JobView], state: str, sku: str, frame: Frame) -> str:
@@ -164,8 +164,8 @@ class Pages:
 
 def verdict(status: StatusView) -> str:
     """Return one sentence: whether the fleet is fine, and if not, what is wrong first."""
-    if status.troubles:
-        first, count = status.troubles[0], len(status.troubles) - 1
+    if status.faults:
+        first, count = status.faults[0], len(status.faults) - 1
         where = f"{first.about}: " if first.about else ""
         return f"{where}{first.cause}{f', and {count} more' if count else ''}"
     if status.waiting:

@@ -58,9 +58,8 @@ from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.records.state import Refuse, raise_unlisted
 from autoscaler.model.catalogue import CapacityType, Catalogue
 from autoscaler.model.events import ControllerStarted
-from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
-from autoscaler.model.reasons.faults import Trouble
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
+from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.views.cost import Spent
 
@@ -73,7 +72,7 @@ class Ports:
 
     `pacing` is a clock of real time, for the pauses of the control loop. `background` is the clock of
     tasks that may run late: the simulator slows it down, because they look every second for hours.
-    `observed` returns the troubles of the fleet that only the metrics show, `spent` what was paid so far.
+    `observed` returns the faults of the fleet that only the metrics show, `spent` what was paid so far.
     A reload replaces entries of `providers`.
     """
 
@@ -90,7 +89,7 @@ class Ports:
     providers: Mapping[ProviderName, Provider]
     traces: TraceTelemetry | None = None
     """Where the traces of jobs go; None if no trace is made."""
-    observed: Callable[[], Sequence[Trouble]] = tuple
+    observed: Callable[[], Sequence[Fault]] = tuple
     spent: Callable[[], Spent] = dict
 
 

@@ -14,13 +14,12 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import DeliveryKey, Store, StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.ledger.ledger import Ledger
-from autoscaler.model.changes import Changes, HistoryRow, copied
+from autoscaler.model.changes import Changes, HistoryRow, UnlistedTransitionError, copied
 from autoscaler.model.events import Event
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, JobId, MachineId
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.machines.machine import Machine
-from autoscaler.model.transitions import UnlistedTransitionError
 
 _log = structlog.get_logger(__name__)
 

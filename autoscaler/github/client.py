@@ -51,7 +51,7 @@ from autoscaler.github.settings import GitHubSettings
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
 from autoscaler.model.jobs.access import RunnerGroup
-from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.jobs.job import RunOrigin
 
 _log = structlog.get_logger(__name__)
 

@@ -30,7 +30,7 @@ from autoscaler.ledger.machines import (
     unverified,
 )
 from autoscaler.ledger.machines import reports as machines
-from autoscaler.ledger.machines.launch_rate import launch_tokens
+from autoscaler.ledger.machines.launch_requests import launch_tokens
 from autoscaler.ledger.reclassify import use_changed_catalogue
 from autoscaler.ledger.records.state import LedgerState, Refuse, raise_unlisted
 from autoscaler.model import events as e
@@ -43,8 +43,7 @@ from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.jobs.runners import runner_names
 from autoscaler.model.machines.launch_requests import LaunchRequestState
 from autoscaler.model.machines.machine import ExitReason, Machine
-from autoscaler.model.prices import Price
-from autoscaler.model.readings import ForeignUsage
+from autoscaler.model.prices_and_quotas import ForeignUsage, Price
 
 KEPT_FOR: Seconds = 600.0
 """How long a record stays in memory after its end. It stays in the store for longer."""
@@ -98,7 +97,7 @@ class Ledger:
     def change_catalogue(self, catalogue: Catalogue) -> int:
         """Use the catalogue of a changed configuration. Return how many jobs have another class since.
 
-        O(jobs): some 10 ms for 10,000, and more for each job that moves.
+        O(jobs + machines): some 10 ms for 10,000, and more for each job that moves.
         """
         installations = self._state.catalogue.installations
         return use_changed_catalogue(self._state, catalogue.with_installations(installations))

@@ -19,7 +19,7 @@ from autoscaler.model.machines.launch_requests import (
     LaunchRequestState,
 )
 from autoscaler.model.machines.machine import Machine, MachineState
-from autoscaler.model.operator_holds import is_operator_hold
+from autoscaler.model.operators import is_operator_hold
 
 BEFORE_THE_START: Seconds = 0.001
 """Stored moments are at least this long before the start, even if the host's clock was set back."""

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import Installations, Instant, ProviderName, Seconds, SkuName
 
 MINUTE: Seconds = 60.0
 HOUR: Seconds = 3600.0

@@ -1,20 +1,29 @@
-"""What the store has to write after events were applied: records, history rows, cooldowns."""
+"""The kinds of records, the transitions of their states, and what the store has to write after events.
 
-from collections.abc import Callable
+The tables of transitions stand beside the records. `LedgerState.enter` is the only code that changes a state.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.identifiers import Instant
-from autoscaler.model.installations import Installations
-from autoscaler.model.jobs.job import Job
-from autoscaler.model.jobs.runners import Runner
-from autoscaler.model.machines.interruptions import Rerun
-from autoscaler.model.machines.launch_requests import LaunchRequest
+from autoscaler.model.identifiers import Installations, Instant
+from autoscaler.model.jobs.job import JOB_TRANSITIONS, Job, JobState
+from autoscaler.model.jobs.runners import RUNNER_TRANSITIONS, Runner, RunnerState
+from autoscaler.model.machines.interruptions import RERUN_TRANSITIONS, Rerun, RerunState
+from autoscaler.model.machines.launch_requests import (
+    LAUNCH_REQUEST_TRANSITIONS,
+    LaunchRequest,
+    LaunchRequestState,
+)
 from autoscaler.model.machines.machine import (
+    MACHINE_TRANSITIONS,
     Interruption,
     Machine,
+    MachineState,
     Placement,
     Progress,
     Termination,
@@ -86,3 +95,42 @@ class Changes:
     def __bool__(self) -> bool:
         """Return True if there is anything to store."""
         return bool(self.records or self.history or self.cooldowns or self.installations)
+
+
+INITIAL_STATES: Mapping[type[Record], frozenset[StrEnum]] = {
+    Job: frozenset(JobState),
+    LaunchRequest: frozenset({LaunchRequestState.RECORDED}),
+    # A listing may show a machine without a record: it may run a job, or is one too many.
+    Machine: frozenset({MachineState.REQUESTED, MachineState.ASSIGNED, MachineState.FAILED}),
+    Runner: frozenset({RunnerState.NAMED}),
+    Rerun: frozenset({RerunState.WAITING}),
+}
+"""The states in which a new record of each kind may begin."""
+
+TRANSITIONS: Mapping[type[Record], Mapping[Any, frozenset[StrEnum]]] = {
+    Job: JOB_TRANSITIONS,
+    LaunchRequest: LAUNCH_REQUEST_TRANSITIONS,
+    Machine: MACHINE_TRANSITIONS,
+    Runner: RUNNER_TRANSITIONS,
+    Rerun: RERUN_TRANSITIONS,
+}
+"""The states that may follow each state, for each kind of record."""
+
+
+class UnlistedTransitionError(ValueError):
+    """A record would have entered a state in a way that its table does not have.
+
+    `kind` and `key` name the record, as in the history. `before` is None for a new record.
+    """
+
+    def __init__(self, kind: str, key: str, before: StrEnum | None, to: StrEnum) -> None:
+        self.kind, self.key, self.before, self.to = kind, key, before, to
+        super().__init__(f"{kind} {key}: no transition from {before or 'no state'} to {to}")
+
+
+def may_become(record: Record, to: StrEnum) -> bool:
+    """Return True if the record's table has a transition from its state to `to`.
+
+    Check this before `LedgerState.enter` for a fact that may come late or twice, and so must change nothing.
+    """
+    return to in TRANSITIONS[type(record)][record.state]

@@ -26,7 +26,7 @@ from autoscaler.model.machines.due import Due
 from autoscaler.model.machines.evidence import StartEvidence
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine, MachineState
-from autoscaler.model.operator_holds import OperatorHolds
+from autoscaler.model.operators import OperatorHolds
 from autoscaler.model.reasons.table import Unmatched
 
 Id_co = TypeVar("Id_co", covariant=True)

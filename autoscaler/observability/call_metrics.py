@@ -9,8 +9,7 @@ from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 from autoscaler.model.machines.interruptions import NoticeKind
-from autoscaler.model.prices import PriceSource
-from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.prices_and_quotas import PriceSource, QuotaSource
 from autoscaler.observability.labels import BoundedLabel
 from autoscaler.observability.series import Series
 

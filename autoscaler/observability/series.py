@@ -18,8 +18,7 @@ from prometheus_client.registry import Collector
 from autoscaler.model.accounting import RunState, WaitStage
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import ProviderName, SkuName
-from autoscaler.model.prices import READ_AS, PriceSource
-from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.prices_and_quotas import READ_AS, PriceSource, QuotaSource
 from autoscaler.model.reasons.table import Unmatched
 from autoscaler.model.wait_objectives import WAIT_BUCKETS
 

@@ -15,7 +15,7 @@ from autoscaler.model.accounting import MachineUse
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines.machine import ExitReason, MachineState
-from autoscaler.model.reasons.faults import Trouble
+from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import FaultCode
 from autoscaler.model.wording import counted, duration
 from autoscaler.observability.metrics import PrometheusTelemetry
@@ -48,7 +48,7 @@ class _Writes:
 
 
 class WatchedTelemetry(PrometheusTelemetry):
-    """A `Telemetry` that also answers `troubles` and `spent`.
+    """A `Telemetry` that also answers `faults` and `spent`.
 
     It reads gauges, and remembers a few values for each label of what they do not show.
     """
@@ -83,7 +83,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._drop_reset_budgets()
         return super().render()
 
-    def troubles(self) -> tuple[Trouble, ...]:
+    def faults(self) -> tuple[Fault, ...]:
         """Return what is wrong now, the most urgent first."""
         self._drop_reset_budgets()
         return (*self._of_deliveries(), *self._of_machines(), *self._of_github(), *self._of_loop())
@@ -191,50 +191,50 @@ class WatchedTelemetry(PrometheusTelemetry):
             if of == code and len(times) == times.maxlen and times[0] > since:
                 yield times[-1], tuple(labels)
 
-    def _of_deliveries(self) -> Iterator[Trouble]:
+    def _of_deliveries(self) -> Iterator[Fault]:
         now, code = self._now(), FaultCode.STORE_FAILS
         if (last := max(self._recently(code), default=None)) is not None:
             at, (answer,) = last
             why = f"{_NOT_STORED[DeliveryAnswer(answer)]} ({answer})"
-            yield Trouble.of(code, ago=duration(now - at), why=why)
+            yield Fault.of(code, ago=duration(now - at), why=why)
         silent = now - self._arrived_at
         if self._missed_at is None or silent < _SILENT.within:
             return
         if (missed := now - self._missed_at) >= _SILENT.above:
             ago = duration(missed)
-            yield Trouble.of(FaultCode.WEBHOOKS_SILENT, ago=ago, silent=duration(silent))
+            yield Fault.of(FaultCode.WEBHOOKS_SILENT, ago=ago, silent=duration(silent))
 
-    def _of_machines(self) -> Iterator[Trouble]:
+    def _of_machines(self) -> Iterator[Fault]:
         now, code = self._now(), FaultCode.HEALTH_CHECKS_FAIL
         within = duration(code.entry.threshold.within)
         for _, (sku, check, image) in self._recently(code):
-            yield Trouble.of(code, sku=sku, check=check, image=image, within=within)
+            yield Fault.of(code, sku=sku, check=check, image=image, within=within)
         opened = {sku for (sku,), is_open in _values(self._gauges["sku_circuit_open"]) if is_open}
         for _, (sku,) in self._recently(FaultCode.RUNNER_VERSION_REFUSED):
             if sku in opened:
-                yield Trouble.of(FaultCode.RUNNER_VERSION_REFUSED, sku=sku)
+                yield Fault.of(FaultCode.RUNNER_VERSION_REFUSED, sku=sku)
         outside: dict[str, list[str]] = {}
         for _, (sku, reason) in self._recently(FaultCode.JOB_OUTSIDE_ACCESS):
             outside.setdefault(sku, []).append(reason)
         for sku, reasons in outside.items():
-            yield Trouble.of(FaultCode.JOB_OUTSIDE_ACCESS, sku=sku, reasons=", ".join(reasons))
+            yield Fault.of(FaultCode.JOB_OUTSIDE_ACCESS, sku=sku, reasons=", ".join(reasons))
         code = FaultCode.RUNNER_VERSION_EXPIRES
         for (sku,), at in _values(self._gauges["runner_version_deadline_timestamp_seconds"]):
             if at - now < code.entry.threshold.above:
                 variant = "" if at > now else "over"
                 version, time = self._versions[sku], duration(abs(at - now))
-                yield Trouble.of(code, sku=sku, variant=variant, version=version, time=time)
+                yield Fault.of(code, sku=sku, variant=variant, version=version, time=time)
         if self._excess_since is not None and now - self._excess_since >= _LEAK.within:
             time = duration(now - self._excess_since)
-            yield Trouble.of(FaultCode.LEAK_SUSPECTED, time=time, excess=self._excess)
+            yield Fault.of(FaultCode.LEAK_SUSPECTED, time=time, excess=self._excess)
 
-    def _of_github(self) -> Iterator[Trouble]:
+    def _of_github(self) -> Iterator[Fault]:
         limits, code = dict(_values(self._gauges["github_rate_limit"])), FaultCode.GITHUB_BUDGET_LOW
         for bucket, remaining in _values(self._gauges["github_rate_limit_remaining"]):
             limit = limits.get(bucket, 0.0) if bucket in self._budgets else 0.0
             if remaining < code.entry.threshold.share * limit:
                 app, account, resource = bucket
-                yield Trouble.of(
+                yield Fault.of(
                     code,
                     f"App {app}{f', {account}' if account else ''}",
                     remaining=int(remaining),
@@ -244,26 +244,26 @@ class WatchedTelemetry(PrometheusTelemetry):
         code = FaultCode.GITHUB_LISTS_STALE
         for (account,), seconds in _values(self._gauges["github_staleness_seconds"]):
             if seconds > code.entry.threshold.above:
-                yield Trouble.of(code, account, time=duration(seconds))
+                yield Fault.of(code, account, time=duration(seconds))
         for (account, group, reason), wide in _values(self._gauges["runner_group_too_wide"]):
             if wide:
                 about, why = f"{account}/{group}", reason.replace("_", " ")
-                yield Trouble.of(FaultCode.RUNNER_GROUP_TOO_WIDE, about, reason=why)
+                yield Fault.of(FaultCode.RUNNER_GROUP_TOO_WIDE, about, reason=why)
 
-    def _of_loop(self) -> Iterator[Trouble]:
+    def _of_loop(self) -> Iterator[Fault]:
         for _, ahead in _values(self._gauges["github_clock_ahead_seconds"]):
             if abs(ahead) > FaultCode.CLOCK_SKEWED.entry.threshold.above:
                 side, time = "ahead of" if ahead > 0 else "behind", duration(abs(ahead))
-                yield Trouble.of(FaultCode.CLOCK_SKEWED, time=time, side=side)
+                yield Fault.of(FaultCode.CLOCK_SKEWED, time=time, side=side)
         for _, lag in _values(self._gauges["event_loop_lag_max_seconds"]):
             if lag > FaultCode.CONTROLLER_SLOW.entry.threshold.above:
-                yield Trouble.of(FaultCode.CONTROLLER_SLOW, lag=lag)
+                yield Fault.of(FaultCode.CONTROLLER_SLOW, lag=lag)
         now = self._now()
         for operation, steps in sorted(self._writes.items()):
             recent = [step for step in steps if now - step.since < _SLOW.within]
             slow, writes = sum(one.slow for one in recent), sum(one.count for one in recent)
             if slow > _SLOW.share * writes:
-                yield Trouble.of(
+                yield Fault.of(
                     FaultCode.STORE_SLOW,
                     slow=slow,
                     writes=counted(writes, "write"),

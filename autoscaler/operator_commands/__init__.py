@@ -15,7 +15,7 @@ from autoscaler.operator_commands.configuration import plan, reload
 from autoscaler.operator_commands.images.bake import bake
 from autoscaler.operator_commands.images.check import check as check_images
 from autoscaler.operator_commands.images.publishing import prune, publish
-from autoscaler.operator_commands.job_shell import shell
+from autoscaler.operator_commands.images.shell import shell
 from autoscaler.operator_commands.queries import explain, history, jobs, machines, status
 
 __all__ = [

@@ -23,7 +23,7 @@ def print_status(seen: Answer, *, every: bool) -> None:
     limit = seen["dollars_limit"]
     typer.echo(f"{machines}, {cost}{f' (limit ${limit:,.2f})' if limit is not None else ''}")
     typer.echo("")
-    _print_troubles(seen["troubles"])
+    _print_faults(seen["faults"])
     busy = [
         one for one in seen["skus"] if every or one["waiting"] or one["running"] or one["machines"]
     ]
@@ -51,11 +51,11 @@ def _unmatched(counts: dict[str, int]) -> str:
     return f"{jobs} without a SKU ({why}); see autoscaler jobs --unmatched"
 
 
-def _print_troubles(troubles: list[Answer]) -> None:
-    if not troubles:
+def _print_faults(faults: list[Answer]) -> None:
+    if not faults:
         typer.echo("nothing is wrong")
         return
-    rows = [(one["code"], one["about"], one["message"]) for one in troubles]
+    rows = [(one["code"], one["about"], one["message"]) for one in faults]
     print_table(("code", "where", "what is wrong"), rows, long=("what is wrong",))
 
 

@@ -10,7 +10,7 @@ from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     HoldKind,
     HoldTarget,
     TargetKind,

@@ -16,7 +16,7 @@ from autoscaler.model.cooldowns import (
     zone_key,
 )
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     WHOLE_FLEET,
     HoldTarget,
     launch_hold,

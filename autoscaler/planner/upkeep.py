@@ -25,7 +25,7 @@ from autoscaler.model.machines.machine import (
     MachineState,
     TerminationReason,
 )
-from autoscaler.model.operator_holds import quarantine_of
+from autoscaler.model.operators import quarantine_of
 from autoscaler.model.plan import (
     DeregisterRunner,
     MarkUnverified,

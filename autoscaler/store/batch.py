@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Table
 
 from autoscaler.controller.ports.store import Cooldown, DeliveryKey, HistoryRow, Record
-from autoscaler.model.identifiers import Instant
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import Installations, Instant
 from autoscaler.store.rows import Arrival, Row, cooldown_row, history_row, name, record_row
 
 

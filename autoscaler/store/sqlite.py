@@ -22,10 +22,9 @@ from autoscaler.controller.ports.store import (
     SavedState,
     StoreError,
 )
-from autoscaler.model.identifiers import Instant, JobId, ProviderName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import Installations, Instant, JobId, ProviderName
 from autoscaler.model.jobs.job import Job
-from autoscaler.model.readings import Reading, ReadingKind
+from autoscaler.model.prices_and_quotas import Reading, ReadingKind
 from autoscaler.store import pruning, statements
 from autoscaler.store.batch import Batch, Change, Decision, Heartbeat
 from autoscaler.store.group_commit import GroupCommit

@@ -29,15 +29,14 @@ from autoscaler.controller.ports.store import (
     SavedState,
     StoreError,
 )
-from autoscaler.model.identifiers import InstallationId, Instant, ProviderName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, Instant, ProviderName
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine
-from autoscaler.model.readings import Reading, ReadingKind
+from autoscaler.model.prices_and_quotas import Reading, ReadingKind
 from autoscaler.store.batch import Batch
 from autoscaler.store.bodies import decompress
 from autoscaler.store.codec import CorruptRecordError, R, decode

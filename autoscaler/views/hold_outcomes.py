@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, MachineId
 from autoscaler.model.machines.machine import BOOTING_STATES, Machine, MachineState
-from autoscaler.model.operator_holds import HoldKind, HoldTarget, TargetKind
+from autoscaler.model.operators import HoldKind, HoldTarget, TargetKind
 from autoscaler.model.wording import counted
 
 _WITHOUT_JOB = (*BOOTING_STATES, MachineState.READY)

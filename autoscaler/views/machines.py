@@ -8,7 +8,7 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, SkuName
 from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.machines.machine import LIVE_STATES, Machine, MachineState
-from autoscaler.model.operator_holds import drain_of, quarantine_of
+from autoscaler.model.operators import drain_of, quarantine_of
 
 
 @dataclass(frozen=True, slots=True)

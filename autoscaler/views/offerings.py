@@ -17,7 +17,7 @@ from autoscaler.model.cooldowns import (
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, ProviderName, SkuName
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     NO_END,
     WHOLE_FLEET,
     launch_hold,

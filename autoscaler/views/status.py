@@ -15,8 +15,8 @@ from autoscaler.model.cooldowns import (
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines.machine import BOOTING_STATES, MachineState
-from autoscaler.model.operator_holds import HoldKind, TargetKind, held
-from autoscaler.model.reasons.faults import Trouble
+from autoscaler.model.operators import HoldKind, TargetKind, held
+from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import CODES, FaultCode, WaitCode
 from autoscaler.model.reasons.waiting import Waiting, WaitReason, in_short
 from autoscaler.model.wait_objectives import Starts, WaitObjective, objective_of
@@ -64,7 +64,7 @@ class StatusView:
     dollars_per_hour: float
     dollars_limit: float | None
     skus: tuple[SkuView, ...]
-    troubles: tuple[Trouble, ...]
+    faults: tuple[Fault, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class Counts:
     not_terminating: int = 0
     foreign: int = 0
     providers_not_listed: tuple[str, ...] = ()
-    observed: tuple[Trouble, ...] = ()
-    """Troubles that only the metrics show."""
+    observed: tuple[Fault, ...] = ()
+    """Faults that only the metrics show."""
     last_hour: Mapping[str, Starts] = field(default_factory=dict)
     """The starts of the last hour by SKU."""
     objectives: tuple[WaitObjective, ...] = ()
@@ -104,12 +104,12 @@ def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
         dollars_per_hour=counts.dollars_per_hour,
         dollars_limit=limits.dollars_per_hour,
         skus=skus,
-        troubles=_troubles(fleet, skus, counts),
+        faults=_faults(fleet, skus, counts),
     )
 
 
-def _troubles(fleet: Fleet, skus: tuple[SkuView, ...], counts: Counts) -> tuple[Trouble, ...]:
-    """Return what is wrong, pages first; long waits and late starts only of SKUs without another trouble.
+def _faults(fleet: Fleet, skus: tuple[SkuView, ...], counts: Counts) -> tuple[Fault, ...]:
+    """Return what is wrong, pages first; long waits and late starts only of SKUs without another fault.
 
     What an operator decided comes last: it hides nothing else. The circuit breaker of one launch option hides
     neither, because the SKU has other options. Nor does a node that is avoided: there are others.
@@ -117,10 +117,10 @@ def _troubles(fleet: Fleet, skus: tuple[SkuView, ...], counts: Counts) -> tuple[
     found = [*_blocked_skus(fleet, skus), *counts.observed, *_others(counts)]
     options, holds = list(_option_circuits(fleet, skus)), list(_held(fleet))
     for more in (_long_waits(skus), _late_starts(counts)):
-        named = {trouble.about for trouble in (*found, *holds)}
-        found += [trouble for trouble in more if trouble.about not in named]
-    pages = [trouble for trouble in found if trouble.is_page]
-    tickets = [trouble for trouble in found if not trouble.is_page]
+        named = {fault.about for fault in (*found, *holds)}
+        found += [fault for fault in more if fault.about not in named]
+    pages = [fault for fault in found if fault.is_page]
+    tickets = [fault for fault in found if not fault.is_page]
     tickets = [*options, *_avoided_nodes(fleet), *tickets, *holds]
     # A job may wait because of a hold, so the first ones have such codes, too.
     return (*pages, *sorted(tickets, key=lambda one: one.code in _HOLDS))
@@ -174,35 +174,35 @@ def _is_known(sku: SkuView, of: str, circuit: Cooldown) -> bool:
     )
 
 
-def _blocked_skus(fleet: Fleet, skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
-    """Return a trouble for each SKU with blocked jobs or its own open breaker, the most jobs first."""
+def _blocked_skus(fleet: Fleet, skus: tuple[SkuView, ...]) -> Iterator[Fault]:
+    """Return a fault for each SKU with blocked jobs or its own open breaker, the most jobs first."""
     for sku in sorted(skus, key=lambda one: (-one.blocked, one.sku)):
         if sku.blocked:
             jobs = "1 job waits" if sku.blocked == 1 else f"{sku.blocked} jobs wait"
             message = f"{jobs}: {in_short(sku.reasons)}"
-            yield Trouble(sku.reasons[0].code.value, sku.sku, message, sku.sku)
+            yield Fault(sku.reasons[0].code.value, sku.sku, message, sku.sku)
         opened = next(_circuits(fleet, SkuName(sku.sku)), None)
         if opened is not None and not opened[0] and not _is_known(sku, *opened):
             yield _circuit_open(sku)
 
 
-def _option_circuits(fleet: Fleet, skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
-    """Return a trouble for each SKU with an open circuit breaker of a launch option only."""
+def _option_circuits(fleet: Fleet, skus: tuple[SkuView, ...]) -> Iterator[Fault]:
+    """Return a fault for each SKU with an open circuit breaker of a launch option only."""
     for sku in sorted(skus, key=lambda one: (-one.blocked, one.sku)):
         opened = next(_circuits(fleet, SkuName(sku.sku)), None)
         if opened is not None and opened[0] and not _is_known(sku, *opened):
             yield _circuit_open(sku)
 
 
-def _avoided_nodes(fleet: Fleet) -> Iterator[Trouble]:
-    """Return a trouble for each SKU that avoids nodes of a provider, with the nodes that failed first."""
+def _avoided_nodes(fleet: Fleet) -> Iterator[Fault]:
+    """Return a fault for each SKU that avoids nodes of a provider, with the nodes that failed first."""
     found: dict[tuple[SkuName, ProviderName], list[AvoidedHost]] = {}
     for one in avoided_hosts(fleet.cooldowns, fleet.now):
         found.setdefault((one.sku, one.provider), []).append(one)
     for (sku, provider), nodes in sorted(found.items()):
         named = [f"{one.host} ({_shortened(one.row.reason)})" for one in nodes[:_MOST_NODES]]
         more = [f"{len(nodes) - _MOST_NODES} more"] if len(nodes) > _MOST_NODES else []
-        yield Trouble.of(
+        yield Fault.of(
             FaultCode.NODE_AVOIDED,
             sku=sku,
             nodes=counted(len(nodes), "node"),
@@ -223,25 +223,25 @@ _MOST_WORDS = 150
 """Characters of a node's failure in a message."""
 
 
-def _circuit_open(sku: SkuView) -> Trouble:
-    return Trouble.of(WaitCode.CIRCUIT_OPEN, sku=sku.sku, words=sku.circuit)
+def _circuit_open(sku: SkuView) -> Fault:
+    return Fault.of(WaitCode.CIRCUIT_OPEN, sku=sku.sku, words=sku.circuit)
 
 
-def _long_waits(skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
-    """Return a trouble for each SKU whose oldest job has waited for hours, even with a machine on its way."""
+def _long_waits(skus: tuple[SkuView, ...]) -> Iterator[Fault]:
+    """Return a fault for each SKU whose oldest job has waited for hours, even with a machine on its way."""
     code = FaultCode.JOB_WAITS_FOR_HOURS
     for sku in skus:
         if sku.waiting and (sku.oldest or 0.0) > code.entry.threshold.above:
             time, reasons = duration(sku.oldest), in_short(sku.reasons)
-            yield Trouble.of(code, sku=sku.sku, time=time, reasons=reasons)
+            yield Fault.of(code, sku=sku.sku, time=time, reasons=reasons)
 
 
-def _late_starts(counts: Counts) -> Iterator[Trouble]:
-    """Return a trouble for each SKU that missed its objective in the last hour."""
+def _late_starts(counts: Counts) -> Iterator[Fault]:
+    """Return a fault for each SKU that missed its objective in the last hour."""
     for sku, starts in sorted(counts.last_hour.items()):
         objective = objective_of(counts.objectives, sku)
         if objective is not None and not starts.meets_target:
-            yield Trouble.of(
+            yield Fault.of(
                 FaultCode.JOBS_START_LATE,
                 sku=sku,
                 late=counted(starts.late, "job"),
@@ -250,10 +250,10 @@ def _late_starts(counts: Counts) -> Iterator[Trouble]:
             )
 
 
-def _held(fleet: Fleet) -> Iterator[Trouble]:
-    """Return a trouble for each hold of an operator, as a reminder to resume it."""
+def _held(fleet: Fleet) -> Iterator[Fault]:
+    """Return a fault for each hold of an operator, as a reminder to resume it."""
     for kind, target, row in sorted(held(fleet.operator_holds), key=lambda one: one[:2]):
-        yield Trouble.of(
+        yield Fault.of(
             CODES[kind],
             target.name,
             sku=target.name if target.kind is TargetKind.SKU else "",
@@ -263,13 +263,13 @@ def _held(fleet: Fleet) -> Iterator[Trouble]:
         )
 
 
-def _others(counts: Counts) -> Iterator[Trouble]:
+def _others(counts: Counts) -> Iterator[Fault]:
     for provider in counts.providers_not_listed:
-        yield Trouble.of(FaultCode.PROVIDER_NOT_LISTED, provider)
+        yield Fault.of(FaultCode.PROVIDER_NOT_LISTED, provider)
     for code, count in (
         (FaultCode.MACHINES_NOT_TERMINATING, counts.not_terminating),
         (FaultCode.MACHINES_UNVERIFIED, counts.unverified),
         (FaultCode.MACHINES_FOREIGN, counts.foreign),
     ):
         if count:
-            yield Trouble.of(code, machines=counted(count, "machine"))
+            yield Fault.of(code, machines=counted(count, "machine"))

@@ -13,8 +13,7 @@ from autoscaler.app.reloading import InUse, Reloading
 from autoscaler.controller.ports.operator_requests import Reloaded
 from autoscaler.controller.ports.provider import Provider
 from autoscaler.model.catalogue import Catalogue
-from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
 from autoscaler.model.operators import OperatorName
 from autoscaler.views.preview import Preview
 from tests.providers.memory.fleet import TEXT

@@ -13,12 +13,12 @@ from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Rate
 from autoscaler.model.identifiers import (
     InstallationId,
+    Installations,
     LaunchRequestId,
     MachineId,
     ProviderName,
     SkuName,
 )
-from autoscaler.model.installations import Installations
 from autoscaler.model.machines.machine import Machine, MachineState, Placement
 from autoscaler.providers.ec2.translation import ec2_settings
 from autoscaler.providers.registry import provider_kinds

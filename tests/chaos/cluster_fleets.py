@@ -11,11 +11,11 @@ from autoscaler.controller.ports.provider import LaunchOrder, Provider
 from autoscaler.model.catalogue import Architecture, CapacityType, LaunchOption, Sku
 from autoscaler.model.identifiers import (
     InstallationId,
+    Installations,
     LaunchRequestId,
     ProviderName,
     SkuName,
 )
-from autoscaler.model.installations import Installations
 from autoscaler.providers.kubernetes.identity import ownership
 from autoscaler.providers.kubernetes.listing.machines import identity, offering
 from autoscaler.providers.kubernetes.manifest.pod import named_pod, pod_template

@@ -48,15 +48,9 @@ class Connection:
         self._cluster.shown(answer.body.get("items") or [answer.body], self._crash_point)
         return answer.body
 
-    async def text(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-    ) -> str:
-        """Return the text of the answer to a request."""
-        return (await self._answer(method, path, query, body)).text
+    async def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
+        """Return the text of the answer to a GET."""
+        return (await self._answer("GET", path, query, None)).text
 
     @asynccontextmanager
     async def lines(

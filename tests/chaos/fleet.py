@@ -17,8 +17,7 @@ from autoscaler.model.catalogue import (
     Scope,
     Sku,
 )
-from autoscaler.model.identifiers import ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import Installations, ProviderName, SkuName
 from autoscaler.simulator.world.controller.no_telemetry import NoTelemetry
 from autoscaler.simulator.world.controller.store import INSTALLATION
 from autoscaler.simulator.world.setting import Setting

@@ -6,12 +6,12 @@ import pytest
 
 from autoscaler.model.identifiers import (
     InstallationId,
+    Installations,
     LaunchRequestId,
     ProviderMachineId,
     RunnerName,
     SkuName,
 )
-from autoscaler.model.installations import Installations
 from autoscaler.simulator.world.controller.store import INSTALLATION
 from autoscaler.simulator.world.ec2.orphans import orphaned
 from autoscaler.simulator.world.instances import Instance, MachineActivity

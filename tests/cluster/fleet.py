@@ -32,8 +32,15 @@ from autoscaler.model.catalogue import (
     Sku,
 )
 from autoscaler.model.events import JobObserved
-from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, Seconds, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    Installations,
+    Instant,
+    JobId,
+    ProviderName,
+    RunnerName,
+    Seconds,
+    SkuName,
+)
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.interruptions import RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, Machine, MachineState

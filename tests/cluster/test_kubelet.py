@@ -165,14 +165,14 @@ async def test_the_api_server_reads_the_logs_of_a_pod_from_its_kubelet(
     assert terminated(found, "initContainerStatuses")["message"] == "one\ntwo\nthree\n"
     api, path = new_api(place), f"{place.path('logs')}/log"
     first = {"container": "first"}
-    assert await api.text("GET", path, first) == "one\ntwo\nthree\n"
+    assert await api.text(path, first) == "one\ntwo\nthree\n"
     # The last lines, and of them the first bytes.
-    assert await api.text("GET", path, {**first, "tailLines": "2", "limitBytes": "5"}) == "two\nt"
+    assert await api.text(path, {**first, "tailLines": "2", "limitBytes": "5"}) == "two\nt"
     with pytest.raises(ProviderError, match='container "second" in pod "logs" is waiting to start'):
-        await api.text("GET", path, {"container": "second"})
+        await api.text(path, {"container": "second"})
     await place.admin.request("DELETE", place.path("logs"))
     with pytest.raises(ProviderError, match="NotFound"):
-        await api.text("GET", path, first)
+        await api.text(path, first)
     await api.close()
 
 

@@ -26,8 +26,7 @@ from autoscaler.model.catalogue import (
     ScheduledMinimum,
     Scope,
 )
-from autoscaler.model.identifiers import InstallationId, ProviderName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderName
 from autoscaler.model.jobs.demand import classify
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed, on_ec2, on_kubernetes

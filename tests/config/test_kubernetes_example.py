@@ -7,8 +7,7 @@ import pytest
 
 from autoscaler.app.preflight import load_for_service
 from autoscaler.config import not_in_force
-from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
 from autoscaler.providers.kubernetes.checks.overlays import sample_order
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.settings import KubernetesSettings

@@ -18,7 +18,7 @@ from autoscaler.model.catalogue import Access, Architecture, OperatingSystem, Sk
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs.access_rules import rule_against
 from autoscaler.model.jobs.demand import serves
-from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.jobs.job import RunOrigin
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import MINIMAL, Folder
 

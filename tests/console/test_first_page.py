@@ -17,8 +17,8 @@ from autoscaler.model.catalogue import Catalogue, Limits
 from autoscaler.model.cooldowns import Cooldown, launch_option_key
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind, sku_target
-from autoscaler.model.reasons.faults import Trouble
+from autoscaler.model.operators import WHOLE_FLEET, HoldKind, sku_target
+from autoscaler.model.reasons.faults import Fault as ShownFault
 from autoscaler.model.reasons.table import CODES, FaultCode, WaitCode, cause_of
 from autoscaler.model.wait_objectives import Starts, WaitObjective
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
@@ -57,7 +57,7 @@ WORDS_OF_CODES = re.findall(
 """By code of a fault: its words, `Alert` or `Runbook`, the name and file of its page, a note of no alert."""
 
 
-def text_of(scene: Scene, observed: tuple[Trouble, ...] = ()) -> str:
+def text_of(scene: Scene, observed: tuple[ShownFault, ...] = ()) -> str:
     """Return the text of the first screen: of everything above the list of SKUs."""
     scene.controller.queries._observed = lambda: observed
     seen = scene.queries.overview()
@@ -196,7 +196,7 @@ def test_a_fleet_without_faults_is_fine() -> None:
 
 
 def test_a_fault_that_only_the_metrics_show_is_on_the_first_screen() -> None:
-    silent = Trouble(
+    silent = ShownFault(
         "webhooks_silent", "", "a job started 6m00s ago, and no webhook was accepted for 40m00s"
     )
     text = text_of(Scene(pytorch()).play(lambda _: asyncio.sleep(1)), (silent,))
@@ -210,7 +210,7 @@ def test_a_hold_that_an_operator_forgot_hides_no_other_fault() -> None:
     quiet = AskedWorld(world).overview()
     assert verdict(quiet.status) == "all: paused by an operator"
     late = AskedWorld(world, hour={"gpu": Starts(10, 5)}).overview()
-    assert [(one.code, one.sku) for one in late.status.troubles] == [
+    assert [(one.code, one.sku) for one in late.status.faults] == [
         ("jobs_start_late", "gpu"),
         ("paused", ""),
     ]
@@ -222,7 +222,7 @@ def test_jobs_of_a_paused_sku_hide_no_fault_of_another_sku() -> None:
     world.queue(1, 2, 3, labels=("cpu",))
     world.queue(4, 5)
     overview = AskedWorld(world).overview()
-    found = overview.status.troubles
+    found = overview.status.faults
     assert [(one.code, one.about) for one in found] == [
         ("max_machines", "gpu"),
         ("paused", "cpu"),
@@ -236,9 +236,9 @@ def test_a_job_that_waits_for_hours_is_a_fault_of_its_sku() -> None:
     world.queue(1)
     queued = world.now
 
-    def faults_after(seconds: float) -> tuple[Trouble, ...]:
+    def faults_after(seconds: float) -> tuple[ShownFault, ...]:
         world.now = queued + seconds
-        return AskedWorld(world).overview().status.troubles
+        return AskedWorld(world).overview().status.faults
 
     assert faults_after(LONG_WAIT) == ()
     (fault,) = faults_after(LONG_WAIT + 60.0)
@@ -252,7 +252,7 @@ def test_an_open_breaker_of_a_launch_option_is_a_fault_of_its_sku() -> None:
 
     def shown() -> list[tuple[str, str, str]]:
         overview = AskedWorld(world).overview()
-        return [(one.code, one.sku, one.message) for one in overview.status.troubles]
+        return [(one.code, one.sku, one.message) for one in overview.status.faults]
 
     world.state.set_cooldown(Cooldown(key, world.now, 2, "no gpu"))
     assert shown() == []
@@ -273,12 +273,15 @@ def test_an_open_breaker_of_a_launch_option_hides_no_long_wait() -> None:
     world.now += LONG_WAIT + 60.0
     key = launch_option_key(SkuName("gpu"), 0)
     world.state.set_cooldown(Cooldown(key, world.now - 1.0, 3, "no gpu"))
-    found = AskedWorld(world).overview().status.troubles
+    found = AskedWorld(world).overview().status.faults
     assert [one.code for one in found] == ["job_waits_for_hours", "circuit_open"]
 
 
 def test_a_fault_in_the_words_of_a_provider_has_one_full_stop() -> None:
-    observed = (Trouble("store_fails", "", "The disk is full."), Trouble("store_slow", "", "slow"))
+    observed = (
+        ShownFault("store_fails", "", "The disk is full."),
+        ShownFault("store_slow", "", "slow"),
+    )
     overview = AskedWorld(World(), observed=observed).overview()
     html = pages().overview(overview, pages().frame("alice", overview.status.at))
     assert re.findall(r'<p class="why">(.*)</p>', html) == ["The disk is full.", "slow."]
@@ -291,12 +294,12 @@ def test_the_faults_that_are_pages_come_before_those_that_are_tickets() -> None:
     key = launch_option_key(SkuName("cpu"), 0)
     world.state.set_cooldown(Cooldown(key, world.now, 3, "no cpu"))
     observed = (
-        Trouble("github_budget_low", "", "few requests are left"),
-        Trouble("runner_version_refused", "cpu", "GitHub refuses the version"),
-        Trouble("store_fails", "", "the store fails"),
+        ShownFault("github_budget_low", "", "few requests are left"),
+        ShownFault("runner_version_refused", "cpu", "GitHub refuses the version"),
+        ShownFault("store_fails", "", "the store fails"),
     )
     overview = AskedWorld(world, observed=observed).overview()
-    found = overview.status.troubles
+    found = overview.status.faults
     assert [(one.code, one.about) for one in found] == [
         ("runner_version_refused", "cpu"),
         ("store_fails", ""),
@@ -326,7 +329,7 @@ def test_a_late_start_is_measured_and_reported_by_the_objective_of_its_sku() -> 
     objectives = (WaitObjective("slow", "cpu", 600, 0.5), WaitObjective("fast", "gpu", 30, 0.9))
     hour = {"gpu": Starts(10, 2, 0.9), "cpu": Starts(10, 5, 0.5)}
     overview = AskedWorld(World(), hour=hour, objectives=objectives).overview()
-    (fault,) = overview.status.troubles
+    (fault,) = overview.status.faults
     assert (fault.code, fault.sku) == ("jobs_start_late", "gpu")
     assert fault.message.startswith("2 jobs of 10 started later than 30 seconds after")
     text = pages().overview(overview, pages().frame("alice", overview.status.at))

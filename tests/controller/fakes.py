@@ -11,8 +11,7 @@ from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, TerminationReason
-from autoscaler.model.prices import PriceSource
-from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.prices_and_quotas import PriceSource, QuotaSource
 from autoscaler.model.reasons.table import Unmatched
 from autoscaler.simulator.world.controller.crash_point import CrashPoint as CrashPoint
 from autoscaler.simulator.world.controller.ids import SequentialIds as SequentialIds

@@ -10,8 +10,7 @@ from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing, RunStatus
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
-from autoscaler.model.jobs.job import JobState
-from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.jobs.job import JobState, RunOrigin
 
 T = TypeVar("T")
 HOUR: Seconds = 3600.0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.model.readings import Reading, ReadingKind
+from autoscaler.model.prices_and_quotas import Reading, ReadingKind
 
 
 class FakeReadings:

@@ -36,7 +36,7 @@ async def test_the_status_follows_the_last_plan() -> None:
 @on_virtual_time
 async def test_a_provider_that_was_never_listed_is_trouble() -> None:
     controller = Controller(World())
-    assert [one.about for one in controller.queries.status().troubles] == ["east"]
+    assert [one.about for one in controller.queries.status().faults] == ["east"]
 
 
 @on_virtual_time

@@ -10,7 +10,7 @@ from autoscaler.model.catalogue import Catalogue, LaunchOption, Limits
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.readings import ReadingKind
+from autoscaler.model.prices_and_quotas import ReadingKind
 from tests.controller.controllers import Controller, World, delivery
 from tests.controller.fakes_provider import FakeProvider, Instance
 from tests.controller.virtual_time import on_virtual_time

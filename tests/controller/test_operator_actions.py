@@ -13,12 +13,12 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import (
     InstallationId,
+    Installations,
     LaunchRequestId,
     MachineId,
     ProviderMachineId,
     RunnerName,
 )
-from autoscaler.model.installations import Installations
 from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.model.plan import MarkUnverified, Plan
 from tests.controller.agents import launched

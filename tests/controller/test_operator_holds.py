@@ -127,8 +127,8 @@ async def test_a_quarantined_machine_is_shown_and_kept_until_it_is_terminated() 
     (shown,) = [one for one in controller.queries.machines(None, None, 9) if one.operator_hold]
     assert (shown.id, shown.state) == (agent.machine, "ready")
     assert str(shown.operator_hold).startswith("quarantined by alice since ")
-    troubles = [(one.code, one.about) for one in controller.queries.status().troubles]
-    assert ("quarantined", agent.machine) in troubles
+    faults = [(one.code, one.about) for one in controller.queries.status().faults]
+    assert ("quarantined", agent.machine) in faults
     assert world.east.ended == []
     await controller.operator_actions.terminate(agent.machine, by=ALICE)
     await controller.turn()

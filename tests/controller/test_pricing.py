@@ -19,8 +19,7 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderEr
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.prices import READ_AS, Price, PriceSource
-from autoscaler.model.readings import ReadingKind
+from autoscaler.model.prices_and_quotas import READ_AS, Price, PriceSource, ReadingKind
 from tests.controller.controllers import cancelled
 from tests.controller.fakes import RecordingTelemetry
 from tests.controller.fakes_provider import FakeProvider

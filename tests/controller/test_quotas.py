@@ -13,8 +13,7 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderEr
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.quotas import QuotaSource
-from autoscaler.model.readings import Reading, ReadingKind
+from autoscaler.model.prices_and_quotas import QuotaSource, Reading, ReadingKind
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_provider import FakeProvider
 from tests.controller.fakes_readings import FakeReadings

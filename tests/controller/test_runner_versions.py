@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.github.runner_versions import EVERY, LOOK
+from autoscaler.controller.github.runner_versions import EVERY, IN_USE_FOR, LOOK
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.identifiers import Instant, SkuName
-from autoscaler.model.runner_versions import IN_USE_FOR
 from tests.controller.agents import Agent, launched
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.virtual_time import on_virtual_time

@@ -22,8 +22,7 @@ from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Catalogue, Scope
 from autoscaler.model.events import Event, JobAbandoned, JobObserved
 from autoscaler.model.identifiers import JobId, RunnerName
-from autoscaler.model.jobs.job import Job, JobState
-from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.jobs.job import Job, JobState, RunOrigin
 from tests.planner.fleets import catalogue, queued
 
 NOW = 1_000_000.0

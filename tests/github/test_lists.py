@@ -13,7 +13,7 @@ from autoscaler.github.lists.page_cache import MAX_PAGES
 from autoscaler.github.lists.reader import FASTEST
 from autoscaler.github.requests.refusals import OUTAGE_DELAY
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.jobs.job import RunOrigin
 from lab.github.records import Job
 from lab.github.settings import Patience
 from tests.github.conftest import World, job_spec

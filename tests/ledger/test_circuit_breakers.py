@@ -12,7 +12,7 @@ from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.machines.machine import ExitReason, TerminationReason
-from autoscaler.model.operator_holds import sku_target
+from autoscaler.model.operators import sku_target
 from tests.ledger.builders import ALICE, GPU, World
 from tests.planner.fleets import EAST, catalogue, sku
 

@@ -8,7 +8,7 @@ from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.machines.machine import Machine
-from autoscaler.model.prices import Price
+from autoscaler.model.prices_and_quotas import Price
 from tests.ledger.builders import World
 from tests.planner.fleets import EAST
 

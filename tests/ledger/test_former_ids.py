@@ -8,8 +8,13 @@ from autoscaler.ledger.machines.operator_requests import (
     unverified,
 )
 from autoscaler.model import events as e
-from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
-from autoscaler.model.installations import MOST_FORMER, Installations
+from autoscaler.model.identifiers import (
+    MOST_FORMER,
+    InstallationId,
+    Installations,
+    MachineId,
+    RunnerName,
+)
 from autoscaler.model.plan import Terminate
 from tests.ledger.builders import ALICE, World, listed
 from tests.planner.fleets import catalogue, sku

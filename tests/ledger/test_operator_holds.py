@@ -4,7 +4,7 @@ from autoscaler.model import events as e
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import MachineState, TerminationReason
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     NO_END,
     WHOLE_FLEET,
     HoldKind,

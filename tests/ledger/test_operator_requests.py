@@ -10,13 +10,13 @@ from autoscaler.ledger.machines.operator_requests import (
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import (
     InstallationId,
+    Installations,
     JobId,
     MachineId,
     ProviderName,
     RunnerName,
     SkuName,
 )
-from autoscaler.model.installations import Installations
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import MachineState, TerminationReason

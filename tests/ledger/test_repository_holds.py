@@ -10,12 +10,11 @@ from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs.access import RunnerGroup
-from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.job import JobState, RunOrigin
 from autoscaler.model.machines.machine import ExitReason
-from autoscaler.model.operator_holds import HoldTarget, TargetKind
+from autoscaler.model.operators import HoldTarget, TargetKind
 from autoscaler.model.plan import Launch
 from autoscaler.model.reasons.table import WaitCode
-from autoscaler.model.run_origins import RunOrigin
 from tests.ledger.builders import ALICE, GPU_CLASS, World
 from tests.ledger.test_holds import held_jobs, leaves_idle, serves_the_repository
 from tests.planner.fleets import catalogue, sku

@@ -24,7 +24,7 @@ from autoscaler.model.cooldowns import (
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     WHOLE_FLEET,
     HoldKind,
     HoldTarget,

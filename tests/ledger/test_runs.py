@@ -11,10 +11,9 @@ from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access, Scope, Sku
 from autoscaler.model.identifiers import JobId, RunnerName
-from autoscaler.model.jobs.job import Admission, JobState
+from autoscaler.model.jobs.job import Admission, JobState, RunOrigin
 from autoscaler.model.plan import Launch, ReadJob, ReadRun
 from autoscaler.model.reasons.table import WaitCode
-from autoscaler.model.run_origins import RunOrigin
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, next_name, sku
 

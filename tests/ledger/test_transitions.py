@@ -9,14 +9,19 @@ import pytest
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.records.state import kind_and_key
 from autoscaler.model import events as e
-from autoscaler.model.changes import Record, copied
+from autoscaler.model.changes import (
+    INITIAL_STATES,
+    TRANSITIONS,
+    Record,
+    UnlistedTransitionError,
+    copied,
+)
 from autoscaler.model.identifiers import JobId, MachineId, SkuName
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.interruptions import Rerun, RerunState
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
-from autoscaler.model.transitions import INITIAL_STATES, TRANSITIONS, UnlistedTransitionError
 from tests.ledger.builders import START, World
 from tests.planner.fleets import catalogue
 

@@ -25,8 +25,7 @@ from autoscaler.model.cooldowns import (
     sku_offering_key,
     throttle_key,
 )
-from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
 from tests.planner.fleets import offering
 
 

@@ -1,7 +1,6 @@
 """The IDs of an installation: its own, and former ones from before adoptions."""
 
-from autoscaler.model.identifiers import InstallationId
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations
 
 
 def test_the_former_ids_of_an_installation_are_known() -> None:

@@ -3,8 +3,7 @@
 import pytest
 
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
-from autoscaler.model.prices import Price, price_of
-from autoscaler.model.readings import Reading
+from autoscaler.model.prices_and_quotas import Price, Reading, price_of
 
 
 @pytest.mark.parametrize("zone", ["", "us-east-1a"])

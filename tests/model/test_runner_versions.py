@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.model.runner_versions import (
+from autoscaler.controller.github.runner_versions import (
     IN_USE_FOR,
     parse_version,
     version_in_use,

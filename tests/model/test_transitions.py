@@ -4,8 +4,13 @@ import pytest
 
 from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.identifiers import InstallationId, MachineId, ProviderMachineId, RunnerName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    MachineId,
+    ProviderMachineId,
+    RunnerName,
+)
 from autoscaler.model.jobs.job import JOB_TRANSITIONS, Job, JobState
 from autoscaler.model.jobs.runners import (
     IDLE_STATES,

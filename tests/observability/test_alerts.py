@@ -651,7 +651,15 @@ def test_the_objectives_of_a_fleet_are_those_of_its_console(example: Path) -> No
     assert 'objective="win"' in str(rules)
     assert 'objective="all"' not in str(rules)
     both = run_command("alerts", "--config", "/nope", "--objective", "x=a:300:0.9")
-    assert (both.exit_code, "--config, not both" in both.stderr) == (2, True)
+    assert both.exit_code == 2
+    assert "Invalid value for --objective: give --objective or --config, not both" in both.stderr
+
+
+def test_the_objectives_of_a_fleet_need_no_other_file_of_it(example: Path) -> None:
+    for file in example.parent.iterdir():
+        if file != example and file.is_file():
+            file.unlink()
+    assert run_command("alerts", "--config", example).exit_code == 0
 
 
 def test_a_fleet_file_that_cannot_be_used_is_refused(example: Path) -> None:

@@ -21,8 +21,7 @@ from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.machines.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, MachineState, TerminationReason
-from autoscaler.model.prices import PriceSource
-from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.prices_and_quotas import PriceSource, QuotaSource
 from autoscaler.model.reasons.table import Unmatched, WaitCode
 from autoscaler.observability.labels import OTHER, BoundedLabel
 from autoscaler.observability.metrics import MOST_NODES, PrometheusTelemetry
@@ -460,7 +459,7 @@ def test_every_method_with_a_label_is_flooded() -> None:
         "github_clock",
     }
     unlabelled |= {"run_time", "run_ended", "offerings_on_hold"}
-    public = {name for part in Telemetry.__bases__ for name in vars(part) if name[0] != "_"}
+    public = {name for part in Telemetry.__mro__ for name in vars(part) if name[0] != "_"}
     assert set(CALLS) == public - unlabelled
 
 

@@ -34,7 +34,7 @@ class Watch:
         self.telemetry = WatchedTelemetry([GPU], [ProviderName("east")], "1", now=lambda: self.now)
 
     def codes(self) -> list[str]:
-        return [one.code for one in self.telemetry.troubles()]
+        return [one.code for one in self.telemetry.faults()]
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_webhooks_are_silent_if_a_job_started_without_one(watch: Watch) -> None:
     watch.now += WEBHOOK_LATE_BY - 1.0
     assert watch.codes() == []
     watch.now += 1.0
-    (trouble,) = watch.telemetry.troubles()
+    (trouble,) = watch.telemetry.faults()
     assert trouble.code == "webhooks_silent"
     assert trouble.message == "a job started 5m00s ago, and no webhook was accepted for 30m00s"
     # More starts, and a test of GitHub's, change nothing. The next webhook ends the fault.
@@ -95,7 +95,7 @@ def test_three_machines_of_an_image_that_fail_the_same_check_are_a_fault_of_the_
         watch.telemetry.health_check_failed(GPU, check, image)
     assert watch.codes() == []
     watch.telemetry.health_check_failed(GPU, "gpu_count", BAD)
-    (trouble,) = watch.telemetry.troubles()
+    (trouble,) = watch.telemetry.faults()
     assert (trouble.code, trouble.about) == ("health_checks_fail", "gpu")
     assert f"of image {BAD} failed their health check gpu_count" in trouble.message
     watch.now += WINDOW
@@ -106,11 +106,11 @@ def test_jobs_outside_access_are_a_fault_for_half_an_hour(watch: Watch) -> None:
     watch.telemetry.job_outside_access(GPU, "fork")
     watch.now += WINDOW - 1.0
     watch.telemetry.job_outside_access(GPU, "branch")
-    (trouble,) = watch.telemetry.troubles()
+    (trouble,) = watch.telemetry.faults()
     assert (trouble.code, trouble.about) == ("job_outside_access", "gpu")
     assert "access does not admit (branch, fork)" in trouble.message
     watch.now += 1.0
-    (trouble,) = watch.telemetry.troubles()
+    (trouble,) = watch.telemetry.faults()
     assert "access does not admit (branch)" in trouble.message
     watch.now += WINDOW
     assert watch.codes() == []
@@ -140,7 +140,7 @@ def test_the_fault_says_why_a_webhook_was_not_stored(
     answer: DeliveryAnswer, why: str, watch: Watch
 ) -> None:
     watch.telemetry.delivery(answer)
-    (trouble,) = watch.telemetry.troubles()
+    (trouble,) = watch.telemetry.faults()
     assert trouble.code == "store_fails"
     assert why in trouble.message
 
@@ -172,7 +172,7 @@ SET: dict[str, tuple[Callable[[WatchedTelemetry, bool], None], str]] = {
 
 def test_a_runner_version_near_its_end_is_reported_before_and_after_it(watch: Watch) -> None:
     def said() -> list[str]:
-        return [one.message for one in watch.telemetry.troubles()]
+        return [one.message for one in watch.telemetry.faults()]
 
     jobs = "jobs to actions/runner 2.338.0 of its image"
     watch.telemetry.runner_deadline(GPU, "2.338.0", watch.now + 86_400.0)
@@ -212,7 +212,7 @@ def test_machines_that_outnumber_their_jobs_for_long_are_a_suspected_leak(watch:
     watch.telemetry.fleet(fleet(25, 9, 20))
     assert watch.codes() == []
     watch.now += 1.0
-    (trouble,) = watch.telemetry.troubles()
+    (trouble,) = watch.telemetry.faults()
     assert (trouble.code, trouble.about) == ("leak_suspected", "")
     assert trouble.message == (
         "for 10m00s, more machines have been assigned or exited than jobs are in progress; now 14 more"
@@ -231,7 +231,7 @@ def test_a_store_is_slow_while_more_than_one_of_100_writes_is(watch: Watch) -> N
     watch.telemetry.store_write("commit", 2.0)
     assert watch.codes() == []
     watch.telemetry.store_write("commit", 0.6)
-    (trouble,) = watch.telemetry.troubles()
+    (trouble,) = watch.telemetry.faults()
     assert (trouble.code, trouble.about) == ("store_slow", "")
     assert trouble.message == (
         "3 of 202 writes to the store (commit) took more than 0.5 s in the last 5m00s"
@@ -246,7 +246,7 @@ def test_slow_writes_of_the_last_five_minutes_count_and_earlier_ones_do_not(watc
     for _ in range(40):
         watch.telemetry.store_write("commit", 0.6)
         watch.now += 10.0
-    (trouble,) = watch.telemetry.troubles()
+    (trouble,) = watch.telemetry.faults()
     slow, _, rest = trouble.message.partition(" of ")
     assert slow == rest.partition(" writes")[0]
     assert 27 <= int(slow) <= 30

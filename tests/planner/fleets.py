@@ -18,6 +18,7 @@ from autoscaler.model.catalogue import (
 )
 from autoscaler.model.identifiers import (
     InstallationId,
+    Installations,
     JobId,
     LaunchRequestId,
     MachineId,
@@ -26,7 +27,6 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
-from autoscaler.model.installations import Installations
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.jobs.runners import runner_name
 from autoscaler.model.plan import (

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access, Catalogue, Deadlines, IdlePolicy, Limits, Scope, Sku
-from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.job import JobState, RunOrigin
 from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines.machine import MachineState, TerminationReason
-from autoscaler.model.operator_holds import HoldKind, sku_target
+from autoscaler.model.operators import HoldKind, sku_target
 from autoscaler.model.plan import Intent, ReadRunner, Terminate
-from autoscaler.model.run_origins import RunOrigin
 from tests.ledger.builders import ALICE, GPU, START, World
 from tests.planner.fleets import catalogue, offering, sku
 

@@ -8,7 +8,7 @@ from autoscaler.model import events as e
 from autoscaler.model.catalogue import IdlePolicy
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.machines.machine import MachineState, TerminationReason
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     WHOLE_FLEET,
     HoldKind,
     HoldTarget,

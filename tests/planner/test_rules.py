@@ -35,7 +35,7 @@ from autoscaler.model.machines.machine import (
     MachineState,
     TerminationReason,
 )
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     WHOLE_FLEET,
     HoldKind,
     HoldTarget,

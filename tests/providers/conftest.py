@@ -14,8 +14,13 @@ from moto.server import ThreadedMotoServer
 
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
-from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    LaunchRequestId,
+    ProviderName,
+    SkuName,
+)
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings, Ec2Sku, Timeouts
 from autoscaler.providers.ec2.worker.channel import WorkerChannel

@@ -6,8 +6,13 @@ from typing import Any
 
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import Architecture, CapacityType
-from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    LaunchRequestId,
+    ProviderName,
+    SkuName,
+)
 from autoscaler.providers.kubernetes.manifest.pod import named_pod, pod_template
 from autoscaler.providers.kubernetes.settings import (
     Accelerator,

@@ -11,10 +11,9 @@ import pytest
 from autoscaler.controller.ports.capabilities import PriceAnswer
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
-from autoscaler.model.identifiers import InstallationId, ProviderName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderName
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.prices import Price, PriceSource
+from autoscaler.model.prices_and_quotas import Price, PriceSource
 from autoscaler.providers.ec2.instance_types import (
     ELSEWHERE,
     InstanceTypeError,

@@ -10,8 +10,7 @@ import pytest
 
 from autoscaler.controller.ports.provider import ProofRefusedError, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
-from autoscaler.model.identifiers import InstallationId, ProviderMachineId, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderMachineId, SkuName
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2 import listing
 from autoscaler.providers.ec2.instance_types import InstanceTypeError

@@ -10,8 +10,7 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderEr
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.quotas import QuotaSource
-from autoscaler.model.readings import Reading
+from autoscaler.model.prices_and_quotas import QuotaSource, Reading
 from autoscaler.providers.ec2.instance_types import instance_types, quota
 from autoscaler.providers.ec2.prices.quotas import (
     QUOTA_CODES,

@@ -9,8 +9,13 @@ import pytest
 
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem, Rate
-from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    LaunchRequestId,
+    ProviderName,
+    SkuName,
+)
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.instance_types import ORDINARY_FIRST_CARD
 from autoscaler.providers.ec2.launching.requests import (

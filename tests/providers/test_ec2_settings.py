@@ -6,8 +6,7 @@ import pytest
 
 from autoscaler import config
 from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
-from autoscaler.model.identifiers import InstallationId, ProviderName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderName
 from autoscaler.providers.ec2.checks.offerings import offering_problems
 from autoscaler.providers.ec2.instance_types import Prices
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings

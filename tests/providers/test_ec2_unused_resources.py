@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.identifiers import InstallationId
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.launching.requests import template_of
 from autoscaler.providers.ec2.launching.templates import FRESH_FOR, Resources

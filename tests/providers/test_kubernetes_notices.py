@@ -52,13 +52,7 @@ class RemovedPod:
             return {"metadata": {"resourceVersion": "1"}, "items": []}
         raise _gone()
 
-    async def text(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-    ) -> str:
+    async def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
         raise _gone()
 
     @asynccontextmanager

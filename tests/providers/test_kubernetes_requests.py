@@ -62,13 +62,7 @@ class RecordingApi:
             raise answer
         return answer
 
-    async def text(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-    ) -> str:
+    async def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
         assert path == paths.READINESS
         if self.readiness is not None:
             raise self.readiness

@@ -12,8 +12,7 @@ from autoscaler.config import Configuration
 from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.controller.ports.provider import ProviderContext
 from autoscaler.model.catalogue import Architecture
-from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.settings import (

@@ -7,8 +7,7 @@ import pytest
 from autoscaler.app.translation import provider_factories
 from autoscaler.config import Configuration, load
 from autoscaler.controller.ports.provider import Provider, ProviderContext, ProviderError
-from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
 from autoscaler.providers.registry import provider_kinds
 from tests.providers.doubles import ManualClock, RememberingTelemetry
 

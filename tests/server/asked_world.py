@@ -8,7 +8,7 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, SkuName
 from autoscaler.model.machines.machine import MachineState
-from autoscaler.model.reasons.faults import Trouble
+from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, Starts, WaitObjective
 from autoscaler.views import grid, jobs, machines
 from autoscaler.views.cost import CostView, Spent, cost
@@ -37,7 +37,7 @@ class AskedWorld:
     objectives: tuple[WaitObjective, ...] = DEFAULT_OBJECTIVES
     hour: dict[str, Starts] = field(default_factory=dict)
     samples: tuple[Sample, ...] = ()
-    observed: tuple[Trouble, ...] = ()
+    observed: tuple[Fault, ...] = ()
     commits: dict[int, grid.Commit] = field(default_factory=dict)
     spent: Spent = field(default_factory=dict)
     changed: int = 0

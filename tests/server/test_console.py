@@ -19,8 +19,7 @@ from autoscaler.model.accounting import MachineUse
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs.job import JobState
-from autoscaler.model.operator_holds import HoldKind, machine_target
-from autoscaler.model.operators import Role
+from autoscaler.model.operators import HoldKind, Role, machine_target
 from autoscaler.server.listening.serving import Serving
 from autoscaler.server.listening.settings import Address
 from autoscaler.server.operators.console import ConsoleEndpoint

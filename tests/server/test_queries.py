@@ -73,7 +73,7 @@ async def test_the_status_has_the_troubles_and_each_sku(asked: Asked) -> None:
     code, seen = await asked.ask("/admin/status")
     assert code == 200
     assert (seen["waiting"], seen["blocked"], seen["dollars_per_hour"]) == (2, 1, 2.5)
-    assert seen["troubles"] == [
+    assert seen["faults"] == [
         {
             "code": "max_machines",
             "about": "gpu",

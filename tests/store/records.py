@@ -19,12 +19,11 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.jobs.demand import DemandClass
-from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.jobs.job import Job, JobState, RunOrigin
 from autoscaler.model.jobs.runners import Runner, RunnerState
 from autoscaler.model.machines.interruptions import Rerun, RerunOutcome, RerunState
 from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines.machine import Machine, MachineState, Placement
-from autoscaler.model.run_origins import RunOrigin
 
 # Surrogates included: GitHub's JSON can hold lone ones.
 _TEXT = st.text(st.characters(exclude_categories=()), max_size=12)

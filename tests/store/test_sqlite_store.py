@@ -20,8 +20,7 @@ from autoscaler.controller.ports.store import (
     Store,
     StoreError,
 )
-from autoscaler.model.identifiers import InstallationId, JobId
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, JobId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.machines.failures import FailureClass

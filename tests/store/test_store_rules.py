@@ -24,8 +24,7 @@ from autoscaler.controller.ports.store import (
     Record,
     StoreError,
 )
-from autoscaler.model.identifiers import InstallationId
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.jobs.runners import Runner, RunnerState
 from autoscaler.model.machines.interruptions import Rerun, RerunState

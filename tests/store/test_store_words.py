@@ -12,15 +12,15 @@ from sqlalchemy import text
 from autoscaler.controller.ports.store import Cooldown, Delivery, HistoryRow, Record, StoreError
 from autoscaler.model.identifiers import (
     InstallationId,
+    Installations,
     JobId,
     LaunchRequestId,
     MachineId,
     ProviderName,
     RunnerName,
 )
-from autoscaler.model.installations import Installations
 from autoscaler.model.jobs.job import JobState
-from autoscaler.model.readings import Reading, ReadingKind
+from autoscaler.model.prices_and_quotas import Reading, ReadingKind
 from autoscaler.store.batch import Batch, Decision
 from autoscaler.store.bodies import compress, decompress
 from autoscaler.store.rows import arrival, cooldown_row, history_row, record_row

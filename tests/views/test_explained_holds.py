@@ -20,7 +20,7 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     WHOLE_FLEET,
     HoldKind,
     HoldTarget,

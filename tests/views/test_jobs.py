@@ -10,8 +10,8 @@ from autoscaler.model.catalogue import Access, Limits
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import MachineState
-from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
-from autoscaler.model.reasons.faults import Trouble
+from autoscaler.model.operators import WHOLE_FLEET, HoldKind
+from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import FaultCode, Unmatched, WaitCode
 from autoscaler.model.reasons.waiting import Reason
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, Starts
@@ -231,7 +231,7 @@ def test_the_status_names_the_sku_and_the_reason_of_blocked_jobs() -> None:
     world.queue(4, labels=("cpu",))
     seen = status(world.fleet(), world.plan().waiting, NONE)
     assert (seen.waiting, seen.blocked) == (4, 2)
-    assert [(one.code, one.about, one.message) for one in seen.troubles] == [
+    assert [(one.code, one.about, one.message) for one in seen.faults] == [
         ("max_machines", "gpu", "2 jobs wait: max_machines of gpu (1) is reached")
     ]
     cpu = next(one for one in seen.skus if one.sku == "cpu")
@@ -251,7 +251,7 @@ def test_long_waits_and_late_starts_are_troubles_of_skus_without_others() -> Non
         objectives=DEFAULT_OBJECTIVES,
     )
     seen = status(world.fleet(), world.plan().waiting, counts)
-    assert [(one.code, one.about, one.message) for one in seen.troubles] == [
+    assert [(one.code, one.about, one.message) for one in seen.faults] == [
         (
             "job_waits_for_hours",
             "cpu",
@@ -275,7 +275,7 @@ def test_the_status_names_the_nodes_that_a_sku_avoids() -> None:
         said = "gpu_query: no answer" if number else "gpu_errors: " + "x" * 300
         world.do(e.HealthChecksReported, machine, False, said)
     seen = status(world.fleet(), world.plan().waiting, Counts({}, {}, 0.0))
-    [found] = [one for one in seen.troubles if one.code == "node_avoided"]
+    [found] = [one for one in seen.faults if one.code == "node_avoided"]
     assert found.about == GPU
     assert found.message.startswith("5 nodes of east avoided: node-0 (health checks: gpu_errors: x")
     assert found.message.endswith(
@@ -287,7 +287,7 @@ def test_the_status_names_the_nodes_that_a_sku_avoids() -> None:
     }
     world.now += 3600.0
     later = status(world.fleet(), world.plan().waiting, Counts({}, {}, 0.0))
-    assert "node_avoided" not in {one.code for one in later.troubles}
+    assert "node_avoided" not in {one.code for one in later.faults}
 
 
 def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None:
@@ -297,7 +297,7 @@ def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None
         world.boot(f"{name}0")
         world.do(e.HealthChecksReported, MachineId(f"{name}0"), False, "gpu_count: 7 of 8")
     world.do(e.HeldByOperator, HoldKind.PAUSED, WHOLE_FLEET, ALICE)
-    fails = Trouble("store_fails", "", "the store fails")
+    fails = Fault("store_fails", "", "the store fails")
     counts = Counts(
         {GPU: 0},
         {},
@@ -309,7 +309,7 @@ def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None
         observed=(fails,),
     )
     seen = status(world.fleet(), world.plan().waiting, counts)
-    assert [(one.code, one.about) for one in seen.troubles] == [
+    assert [(one.code, one.about) for one in seen.faults] == [
         ("circuit_open", "gpu"),
         ("store_fails", ""),
         ("provider_not_listed", "west"),
@@ -318,10 +318,10 @@ def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None
         ("machines_foreign", ""),
         ("paused", "all"),
     ]
-    assert "gpu_count: 7 of 8" in seen.troubles[0].message
+    assert "gpu_count: 7 of 8" in seen.faults[0].message
     assert seen.dollars_per_hour == 3.5
-    assert seen.troubles[4].message.startswith("1 machine: ")
-    assert seen.troubles[5].message == (
+    assert seen.faults[4].message.startswith("1 machine: ")
+    assert seen.faults[5].message == (
         "3 machines: of another installation of this fleet. See autoscaler unverified"
     )
 
@@ -336,8 +336,8 @@ def test_a_circuit_breaker_for_which_jobs_wait_is_one_trouble() -> None:
         world.observe(1, JobState.QUEUED, read=True)
     waiting = world.plan().waiting
     seen = status(world.fleet(), waiting, Counts({GPU: 0}, {}, 0.0))
-    assert [(one.code, one.about) for one in seen.troubles] == [("circuit_open", "gpu")]
+    assert [(one.code, one.about) for one in seen.faults] == [("circuit_open", "gpu")]
     # Without a waiting job, the breaker is a trouble of its own.
     world.completes(1)
     seen = status(world.fleet(), world.plan().waiting, Counts({GPU: 0}, {}, 0.0))
-    assert [(one.code, one.about) for one in seen.troubles] == [("circuit_open", "gpu")]
+    assert [(one.code, one.about) for one in seen.faults] == [("circuit_open", "gpu")]

@@ -8,9 +8,9 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import JobId, MachineId
-from autoscaler.model.jobs.job import Admission, JobState
+from autoscaler.model.jobs.job import Admission, JobState, RunOrigin
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     WHOLE_FLEET,
     HoldKind,
     HoldTarget,
@@ -20,7 +20,6 @@ from autoscaler.model.operator_holds import (
 from autoscaler.model.plan import Launch
 from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.reasons.waiting import WaitReason
-from autoscaler.model.run_origins import RunOrigin
 from autoscaler.views.explanation import Explanation, explain_job
 from autoscaler.views.waits import Wait, next_event
 from tests.ledger.builders import ALICE, GPU, World, failure, listed

@@ -10,7 +10,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.store import ReadingCache
 from autoscaler.ledger.machines.foreign import usage_of
 from autoscaler.model.identifiers import ProviderName, SkuName
-from autoscaler.model.readings import ForeignUsage, Reading, ReadingKind
+from autoscaler.model.prices_and_quotas import ForeignUsage, Reading, ReadingKind
 
 _MACHINES, _DOLLARS = "machines/", "dollars_per_hour/"
 """Each SKU has two readings, with these prefixes before its name."""

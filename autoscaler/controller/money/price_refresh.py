@@ -18,13 +18,13 @@ from autoscaler.controller.wakeups import set_within
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import ProviderName, Seconds
-from autoscaler.model.prices import READ_AS, Price, PriceSource, price_of
+from autoscaler.model.prices_and_quotas import READ_AS, Price, PriceSource, price_of
 
 READ_EVERY: Mapping[CapacityType, Seconds] = {
     CapacityType.ON_DEMAND: 12 * 3600.0,
     CapacityType.SPOT: 3600.0,
 }
-"""Interval of reads. Karpenter reads both every 12 hours; here a spot price is at most an hour old."""
+"""The interval of prices. Karpenter reads both every 12 hours; here a spot price is at most an hour old."""
 
 AGAIN_FIRST: Seconds = 300.0
 """First retry interval after a failure. It doubles up to the usual interval."""

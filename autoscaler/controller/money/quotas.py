@@ -16,8 +16,7 @@ from autoscaler.controller.ports.store import ReadingCache
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.events import QuotasRead
 from autoscaler.model.identifiers import ProviderName, Seconds
-from autoscaler.model.quotas import QuotaSource
-from autoscaler.model.readings import ReadingKind
+from autoscaler.model.prices_and_quotas import QuotaSource, ReadingKind
 
 READ_EVERY: Seconds = 600.0
 

@@ -15,7 +15,7 @@ from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerNam
 from autoscaler.model.jobs.runners import machine_in_name
 from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.plan import Plan
-from autoscaler.model.reasons.faults import Trouble
+from autoscaler.model.reasons.faults import Fault
 from autoscaler.views import grid, jobs, machines
 from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (
@@ -49,10 +49,10 @@ class FleetAnswers:
         providers: Collection[ProviderName],
         last_plan: Callable[[], Plan],
         recent_past: RecentPast,
-        observed: Callable[[], Sequence[Trouble]],
+        observed: Callable[[], Sequence[Fault]],
         spent: Callable[[], Spent],
     ) -> None:
-        """`observed` returns the troubles that only the metrics show, `spent` what was paid so far."""
+        """`observed` returns the faults that only the metrics show, `spent` what was paid so far."""
         self._journal = journal
         self._store = store
         self._providers = providers

@@ -15,17 +15,17 @@ from autoscaler.ledger.failures.retries import holds_to_end
 from autoscaler.model.events import HeldByOperator, ResumedByOperator, RetriedByOperator
 from autoscaler.model.identifiers import MachineId, ProviderMachineId, ProviderName
 from autoscaler.model.machines.machine import KEPT_IN_QUARANTINE, Machine, MachineState
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     ALL,
     WHOLE_FLEET,
     HoldKind,
     HoldTarget,
+    OperatorName,
     TargetKind,
     held,
     hold_key,
     machine_target,
 )
-from autoscaler.model.operators import OperatorName
 from autoscaler.model.wording import counted
 from autoscaler.views.hold_outcomes import after_hold, after_resume
 

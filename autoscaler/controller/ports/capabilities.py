@@ -13,9 +13,7 @@ from autoscaler.model.catalogue import CapacityType, LaunchRate
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
 from autoscaler.model.machines.interruptions import NoticeKind
-from autoscaler.model.prices import Price, PriceSource
-from autoscaler.model.quotas import QuotaSource
-from autoscaler.model.readings import Reading
+from autoscaler.model.prices_and_quotas import Price, PriceSource, QuotaSource, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class PriceAnswer:
 
 
 class PriceReader(Protocol):
-    """A provider that lists its prices."""
+    """A provider that lists its prices. `controller/money/price_refresh.py` has the interval."""
 
     @property
     def price_kinds(self) -> Collection[CapacityType]:

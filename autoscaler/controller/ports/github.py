@@ -8,8 +8,8 @@ from autoscaler.controller.ports.unlisted_errors import raises_only
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs.access import RunnerGroup
+from autoscaler.model.jobs.job import RunOrigin
 from autoscaler.model.machines.interruptions import RerunOutcome
-from autoscaler.model.run_origins import RunOrigin
 
 
 class GitHubError(Exception):

@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.jobs.job import RunOrigin
 
 MOST_REPOSITORIES = 5_000
 """Maximum number of watched repositories of a scope. Those with the latest activity are watched."""

@@ -19,12 +19,12 @@ from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.identifiers import (
     InstallationId,
+    Installations,
     LaunchRequestId,
     ProviderMachineId,
     Seconds,
     SkuName,
 )
-from autoscaler.model.installations import Installations
 
 MOST_CONSOLE = 16 * 1024
 """Maximum number of characters of a console output, the last ones."""

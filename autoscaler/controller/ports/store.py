@@ -14,14 +14,13 @@ from typing import NewType, Protocol
 from autoscaler.model.changes import HistoryRow as HistoryRow
 from autoscaler.model.changes import Record as Record
 from autoscaler.model.cooldowns import Cooldown as Cooldown
-from autoscaler.model.identifiers import Instant, JobId, ProviderName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import Installations, Instant, JobId, ProviderName
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine
-from autoscaler.model.readings import Reading, ReadingKind
+from autoscaler.model.prices_and_quotas import Reading, ReadingKind
 
 
 class StoreError(Exception):

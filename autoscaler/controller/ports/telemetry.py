@@ -24,8 +24,7 @@ from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, MachineState, TerminationReason
-from autoscaler.model.prices import PriceSource
-from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.prices_and_quotas import PriceSource, QuotaSource
 from autoscaler.model.reasons.table import Unmatched, WaitCode
 
 

@@ -15,7 +15,7 @@ from autoscaler.controller.ports.github_lists import ListedRun, RunStatus
 from autoscaler.github.jobs import MAX_TEXT
 from autoscaler.github.requests.received import Received
 from autoscaler.model.jobs.access_rules import branch_of_run
-from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.jobs.job import RunOrigin
 
 MAX_BRANCH = 1024
 """Characters. A run of a branch with a longer name counts as on no branch: one name must not cost a list."""

@@ -24,7 +24,7 @@ from autoscaler.model.cooldowns import (
 from autoscaler.model.events import RetriedByOperator
 from autoscaler.model.identifiers import Instant, ProviderName
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.operator_holds import HoldTarget, TargetKind
+from autoscaler.model.operators import HoldTarget, TargetKind
 
 
 def on_retried_by_operator(state: LedgerState, event: RetriedByOperator) -> None:

@@ -12,7 +12,7 @@ from autoscaler.ledger.machines.unverified import shown_at_work
 from autoscaler.ledger.records.indexes import is_on_hold
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import Scope
-from autoscaler.model.changes import HistoryRow
+from autoscaler.model.changes import HistoryRow, may_become
 from autoscaler.model.events import (
     JobAbandoned,
     JobObserved,
@@ -23,7 +23,6 @@ from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs.demand import normalise_labels, scope_of
 from autoscaler.model.jobs.job import JOB_TRANSITIONS, QUEUED_AT_MOST, Admission, Job, JobState
 from autoscaler.model.jobs.runners import Runner
-from autoscaler.model.transitions import may_become
 
 REREAD_AFTER: Seconds = 60.0
 """Delay before a disputed job or a job on hold is read again."""

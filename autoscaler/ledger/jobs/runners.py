@@ -4,6 +4,7 @@ from autoscaler.ledger.failures.cooldowns import note_job_given
 from autoscaler.ledger.failures.failure_counts import count_failure, end_hold
 from autoscaler.ledger.machines.states import move, see
 from autoscaler.ledger.records.state import LedgerState
+from autoscaler.model.changes import may_become
 from autoscaler.model.cooldowns import registration_key
 from autoscaler.model.events import (
     ConfigurationSent,
@@ -22,7 +23,6 @@ from autoscaler.model.jobs.runners import (
     RunnerState,
 )
 from autoscaler.model.machines.machine import Machine, MachineState
-from autoscaler.model.transitions import may_become
 
 
 def on_runner_named(state: LedgerState, event: RunnerNamed) -> None:

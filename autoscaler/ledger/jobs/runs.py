@@ -15,9 +15,8 @@ from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs.access import REASONS_BY_KEY
 from autoscaler.model.jobs.access_rules import rule_against
 from autoscaler.model.jobs.demand import admits, scope_of
-from autoscaler.model.jobs.job import Job, RunQuestion
+from autoscaler.model.jobs.job import Job, RunOrigin, RunQuestion
 from autoscaler.model.jobs.runners import Runner
-from autoscaler.model.run_origins import RunOrigin
 
 FIRST_AGAIN: Seconds = 15.0
 """Delay before a run is read again. It doubles up to `_longest`."""

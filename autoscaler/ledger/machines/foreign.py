@@ -7,7 +7,7 @@ shows the machines themselves. Until then, the machines of an incomplete listing
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.events import ListedMachine, MachinesListed
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName, SkuName
-from autoscaler.model.readings import ForeignUsage
+from autoscaler.model.prices_and_quotas import ForeignUsage
 
 
 def count(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:

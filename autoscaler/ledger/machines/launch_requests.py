@@ -7,7 +7,6 @@ from collections import deque
 
 from autoscaler.ledger.failures.cooldowns import hold_back, hold_back_answered, note_failed_launch
 from autoscaler.ledger.failures.failure_counts import count_failure
-from autoscaler.ledger.machines.launch_rate import spend
 from autoscaler.ledger.machines.slots import (
     bind,
     free_slots,
@@ -17,6 +16,8 @@ from autoscaler.ledger.machines.slots import (
 )
 from autoscaler.ledger.machines.states import fail, move
 from autoscaler.ledger.records.state import LedgerState
+from autoscaler.model.catalogue import LaunchTokens
+from autoscaler.model.changes import may_become
 from autoscaler.model.cooldowns import launch_option_key
 from autoscaler.model.events import (
     LaunchFailure,
@@ -27,7 +28,7 @@ from autoscaler.model.events import (
     LaunchRequestRecorded,
     LaunchRequestSent,
 )
-from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.launch_requests import (
     REPEAT_WINDOW,
@@ -35,7 +36,6 @@ from autoscaler.model.machines.launch_requests import (
     LaunchRequestState,
 )
 from autoscaler.model.machines.machine import MachineState
-from autoscaler.model.transitions import may_become
 from autoscaler.model.wording import counted
 
 _WORST_FIRST = (
@@ -223,3 +223,19 @@ def _settle(
             state.enter(request, LaunchRequestState.SETTLED)
             request.settled_at = at
     state.note(request, at, event, detail, code)
+
+
+def launch_tokens(state: LedgerState, provider: ProviderName, at: Instant) -> LaunchTokens:
+    """Return how many requests and machines a provider with a rate accepts now."""
+    rate = state.catalogue.launch_rates[provider]
+    tokens, since = state.launch_levels.get(provider, (rate.full, at))
+    return rate.refilled(tokens, at - since)
+
+
+def spend(
+    state: LedgerState, provider: ProviderName, at: Instant, launch_requests: int, machines: int
+) -> None:
+    """Use tokens. Negative numbers give tokens of unsent requests back."""
+    if provider in state.catalogue.launch_rates:
+        tokens = launch_tokens(state, provider, at).less(launch_requests, machines)
+        state.launch_levels[provider] = (tokens, at)

@@ -18,7 +18,6 @@ from autoscaler.ledger.machines.interruptions import (
     note_terminated,
 )
 from autoscaler.ledger.machines.launch_requests import count_full_listing
-from autoscaler.ledger.machines.listed_machines import new_machine
 from autoscaler.ledger.machines.slots import bind, free_slots
 from autoscaler.ledger.machines.states import (
     close_its_runner,
@@ -31,9 +30,11 @@ from autoscaler.ledger.machines.unverified import (
     adopt,
     check_age_of_store,
     listed_again,
+    new_machine,
     shown_as_assigned,
 )
 from autoscaler.ledger.records.state import LedgerState
+from autoscaler.model.changes import may_become
 from autoscaler.model.events import (
     LaunchedMachine,
     LaunchFailure,
@@ -52,7 +53,6 @@ from autoscaler.model.machines.machine import (
     TerminationReason,
 )
 from autoscaler.model.machines.unverified import UnverifiedReason
-from autoscaler.model.transitions import may_become
 
 ABSENT = "not listed any more"
 ABSENCE_CONFIRMED_AFTER: Seconds = 60.0

@@ -10,7 +10,7 @@ from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.events import HeldByOperator, ResumedByOperator
 from autoscaler.model.identifiers import Instant, MachineId
 from autoscaler.model.machines.machine import Machine
-from autoscaler.model.operator_holds import (
+from autoscaler.model.operators import (
     NO_END,
     HoldKind,
     HoldTarget,

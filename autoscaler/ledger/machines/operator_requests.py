@@ -18,7 +18,7 @@ from autoscaler.model.jobs.runners import INSTALLATION_ID, machine_in_any_name, 
 from autoscaler.model.machines.launch_requests import LaunchRequestState
 from autoscaler.model.machines.machine import Machine
 from autoscaler.model.machines.unverified import UnverifiedMachine, UnverifiedReason
-from autoscaler.model.operator_holds import ALL, TargetKind
+from autoscaler.model.operators import ALL, TargetKind
 from autoscaler.model.wording import counted
 
 SEEN_WITHIN: Seconds = 900.0

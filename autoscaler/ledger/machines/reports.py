@@ -2,12 +2,12 @@
 
 from autoscaler.ledger.failures.circuits import note_refused_image
 from autoscaler.ledger.failures.cooldowns import note_early_exit, note_failed_boot, note_good_boot
-from autoscaler.ledger.failures.faulty_hosts import avoid_host
+from autoscaler.ledger.failures.host_failures import avoid_host
 from autoscaler.ledger.job_holds import JOB_ASSIGNED_WITHIN
 from autoscaler.ledger.machines.interruptions import note_silent, note_taken
 from autoscaler.ledger.machines.states import close_its_runner, end, fail, move, see
 from autoscaler.ledger.records.state import LedgerState
-from autoscaler.model.changes import HistoryRow
+from autoscaler.model.changes import HistoryRow, may_become
 from autoscaler.model.events import (
     ConsoleRead,
     HealthChecksReported,
@@ -30,7 +30,6 @@ from autoscaler.model.machines.machine import (
     MachineState,
     TerminationReason,
 )
-from autoscaler.model.transitions import may_become
 
 _S = MachineState
 _LATE = {_S.LAUNCHED: FailureClass.BOOT_DEADLINE, _S.BOOTED: FailureClass.HEALTH_CHECK}
@@ -55,9 +54,7 @@ def on_attestation(state: LedgerState, event: MachineAttested) -> None:
 def on_stage(state: LedgerState, event: MachineReportedStage) -> None:
     """Store the stage of the machine's boot."""
     machine = state.machines[event.machine]
-    with state.changing(machine):
-        machine.progress.stage = event.stage
-    see(state, machine, event.at)
+    see(state, machine, event.at, stage=event.stage)
     state.note(machine, event.at, "stage", event.stage)
 
 
@@ -79,8 +76,6 @@ def on_health_checks(state: LedgerState, event: HealthChecksReported) -> None:
         note_good_boot(state, machine, event.at)
         passed = f"checks passed: {event.detail}" if event.detail else ""
         move(state, machine, _S.READY, event.at, passed)
-        with state.changing(machine):
-            machine.progress.ready_at = machine.progress.ready_at or event.at
         see(state, machine, event.at)
 
 
@@ -88,10 +83,7 @@ def on_seen(state: LedgerState, event: MachineSeen) -> None:
     """Store that the agent sent an authenticated request."""
     machine = state.machines.get(event.machine)
     if machine is not None:
-        if event.polled:
-            with state.changing(machine):
-                machine.work.agent_seen = True
-        see(state, machine, event.at)
+        see(state, machine, event.at, polled=event.polled)
 
 
 def on_exited(state: LedgerState, event: MachineExited) -> None:

@@ -2,13 +2,13 @@
 
 from autoscaler.ledger.machines.operator_holds import end_holds_of
 from autoscaler.ledger.records.state import LedgerState
+from autoscaler.model.changes import may_become
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.machines.due import TERMINATE_AGAIN
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import TAKES
 from autoscaler.model.machines.machine import Machine, MachineState, TerminationReason
-from autoscaler.model.transitions import may_become
 
 _S = MachineState
 
@@ -75,6 +75,8 @@ def move(
         if not state.enter(machine, to):
             return False
         machine.since, machine.absence = at, 0.0
+        if to is _S.READY:
+            machine.progress.ready_at = machine.progress.ready_at or at
         if to in (_S.TERMINATED, _S.LOST):
             machine.progress.ended_at = at
         if detail:
@@ -95,9 +97,19 @@ def fail(
     move(state, machine, _S.FAILED, at, reason, failure)
 
 
-def see(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """Store that the agent has just sent an authenticated request."""
+def see(
+    state: LedgerState,
+    machine: Machine,
+    at: Instant,
+    *,
+    stage: str | None = None,
+    polled: bool = False,
+) -> None:
+    """Store that the agent has just sent an authenticated request: the stage of its boot, or a poll."""
     with state.changing(machine):
+        if stage is not None:
+            machine.progress.stage = stage
+        machine.work.agent_seen |= polled
         machine.work.last_seen = at
         machine.work.finished_at, machine.work.finished_reads = None, 0
         if machine.state in (_S.READY, _S.ASSIGNED):

@@ -13,7 +13,6 @@ The machine counts as assigned. A poll of its agent verifies it again, if its re
 until it ends, or until an operator releases it.
 """
 
-from autoscaler.ledger.machines.listed_machines import new_machine
 from autoscaler.ledger.machines.states import close_its_runner, move
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.events import (
@@ -31,6 +30,7 @@ from autoscaler.model.machines.machine import (
     RELEASED_STATES,
     Machine,
     MachineState,
+    Placement,
     TerminationReason,
 )
 from autoscaler.model.machines.unverified import UnverifiedReason
@@ -189,7 +189,6 @@ def polled_for_assignment(state: LedgerState, machine_id: MachineId, at: Instant
             work.unverified, work.may_run_job = None, False
             work.runner = machine.progress.assigned_at = machine.termination.reason = None
             work.read_at = work.unregistered_at = None
-            machine.progress.ready_at = machine.progress.ready_at or at
         return
     runner = state.runners.get(work.runner) if work.runner is not None else None
     if runner is not None and runner.configuration_sent_at is None and work.may_run_job:
@@ -271,3 +270,31 @@ def _dispute(state: LedgerState, job: Job, at: Instant) -> None:
     if job.state is not JobState.QUEUED or job.demand is None or job.disputed or read:
         return
     state.dispute(job, at, "the store is a restored backup: the job may have run since")
+
+
+def new_machine(
+    provider: ProviderName, listed: ListedMachine, at: Instant, state: MachineState, why: str
+) -> Machine:
+    """Return a record of the machine. Its ID is made from the provider's ID."""
+    return Machine(
+        id=MachineId(f"x-{listed.provider_id}"),
+        sku=listed.sku,
+        provider=provider,
+        launch_request=listed.launch_request,
+        slot=-1,
+        created_at=at,
+        state=state,
+        since=at,
+        placement=Placement(
+            dollars_per_hour=listed.dollars_per_hour,
+            quota_usage=listed.quota_usage,
+            provider_id=listed.provider_id,
+            instance_type=listed.instance_type,
+            zone=listed.zone,
+            capacity_type=listed.capacity_type,
+            image=listed.image,
+            launch_time=listed.launch_time,
+            host=listed.host,
+        ),
+        reason=why,
+    )

@@ -3,10 +3,9 @@
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.jobs.access_rules import depends_on_run, rule_against
 from autoscaler.model.jobs.demand import DemandClass, classify
-from autoscaler.model.jobs.job import Admission
+from autoscaler.model.jobs.job import Admission, RunOrigin
 from autoscaler.model.reasons.table import Unmatched
 from autoscaler.model.reasons.unmatched import why_unmatched
-from autoscaler.model.run_origins import RunOrigin
 
 MOST_CLASSES = 10_000
 """Maximum number of demand classes that a cache keeps. Anyone who can start jobs chooses their labels."""
@@ -49,7 +48,7 @@ class ClassCache:
         return self._classes[key]
 
     def why_unmatched(self, repository: str, labels: tuple[str, ...]) -> Unmatched | None:
-        """Return why no SKU serves a job with these normalised labels (see `model.unmatched`)."""
+        """Return why no SKU serves a job with these normalised labels (see `model.reasons.unmatched`)."""
         key = (repository, labels)
         if key not in self._unmatched:
             self._make_room()

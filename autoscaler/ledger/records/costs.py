@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from autoscaler.model.catalogue import CapacityType, Catalogue, OperatingSystem
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.machines.machine import Machine
-from autoscaler.model.prices import Price
+from autoscaler.model.prices_and_quotas import Price
 
 _Kind = tuple[ProviderName, str, str, SkuName]
 """A spot machine's provider, instance type, zone and SKU."""

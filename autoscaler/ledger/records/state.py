@@ -14,11 +14,19 @@ from typing import Any
 from autoscaler.ledger.records.class_cache import ClassCache
 from autoscaler.ledger.records.indexes import IndexedRecords, Place
 from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering, OperatingSystem
-from autoscaler.model.changes import Changes, HistoryRow, Record
+from autoscaler.model.changes import (
+    INITIAL_STATES,
+    Changes,
+    HistoryRow,
+    Record,
+    UnlistedTransitionError,
+    may_become,
+)
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import (
     InstallationId,
+    Installations,
     Instant,
     JobId,
     MachineId,
@@ -28,21 +36,17 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
-from autoscaler.model.installations import Installations
 from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.jobs.demand import DemandClass
-from autoscaler.model.jobs.job import Admission, Job, RunQuestion
+from autoscaler.model.jobs.job import Admission, Job, RunOrigin, RunQuestion
 from autoscaler.model.jobs.runners import Runner, RunnerState
 from autoscaler.model.machines.due import Due, due_of
 from autoscaler.model.machines.evidence import StartEvidence
 from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine
-from autoscaler.model.operator_holds import is_operator_hold, quarantine_of
-from autoscaler.model.operators import OperatorName
-from autoscaler.model.readings import ForeignUsage
-from autoscaler.model.run_origins import RunOrigin
-from autoscaler.model.transitions import INITIAL_STATES, UnlistedTransitionError, may_become
+from autoscaler.model.operators import OperatorName, is_operator_hold, quarantine_of
+from autoscaler.model.prices_and_quotas import ForeignUsage
 
 _NOTHING = Changes()
 
@@ -51,7 +55,7 @@ Refuse = Callable[[UnlistedTransitionError], None]
 
 
 def raise_unlisted(error: UnlistedTransitionError) -> None:
-    """Raise the error. A transition that is in no table of `model/transitions.py` is a mistake in the code."""
+    """Raise the error. A transition that is in no table of `model/changes.py` is a mistake in the code."""
     raise error
 
 
@@ -299,16 +303,7 @@ class LedgerState(IndexedRecords):
             return
         if isinstance(record, Machine) and not stored:
             record.due = self._due_at(record)
-        if isinstance(record, Job):
-            self.jobs[record.id] = record
-        elif isinstance(record, LaunchRequest):
-            self.launch_requests[record.id] = record
-        elif isinstance(record, Machine):
-            self.machines[record.id] = record
-        elif isinstance(record, Rerun):
-            self.reruns[record.job] = record
-        else:
-            self.runners[record.name] = record
+        self._records_like(record)[_key(record)] = record
         self.index(record)
         if not stored:
             self._touched[kind_and_key(record)] = record
@@ -320,26 +315,34 @@ class LedgerState(IndexedRecords):
     def drop(self, record: Record) -> None:
         """Remove a record from memory. Its row stays in the store."""
         self.unindex(record)
-        if isinstance(record, Job):
-            del self.jobs[record.id]
-        elif isinstance(record, LaunchRequest):
-            del self.launch_requests[record.id]
-        elif isinstance(record, Machine):
-            del self.machines[record.id]
-        elif isinstance(record, Rerun):
-            del self.reruns[record.job]
-        else:
-            del self.runners[record.name]
+        del self._records_like(record)[_key(record)]
+
+    def _records_like(self, record: Record) -> dict[Any, Any]:
+        """Return all records of a record's kind, by key."""
+        by_kind: dict[type[Record], dict[Any, Any]] = {
+            Job: self.jobs,
+            LaunchRequest: self.launch_requests,
+            Machine: self.machines,
+            Rerun: self.reruns,
+            Runner: self.runners,
+        }
+        return by_kind[type(record)]
+
+
+_KINDS: dict[type[Record], tuple[str, str]] = {
+    Job: ("job", "id"),
+    LaunchRequest: ("launch_request", "id"),
+    Machine: ("machine", "id"),
+    Rerun: ("rerun", "job"),
+    Runner: ("runner", "name"),
+}
+"""Of each kind of record: its name in the history, and the field that is its key."""
+
+
+def _key(record: Record) -> Any:
+    return getattr(record, _KINDS[type(record)][1])
 
 
 def kind_and_key(record: Record) -> tuple[str, str]:
     """Return a record's kind, as in the history, and its key as text."""
-    if isinstance(record, Job):
-        return "job", str(record.id)
-    if isinstance(record, Machine):
-        return "machine", record.id
-    if isinstance(record, Runner):
-        return "runner", record.name
-    if isinstance(record, Rerun):
-        return "rerun", str(record.job)
-    return "launch_request", record.id
+    return _KINDS[type(record)][0], str(_key(record))

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
 from autoscaler.model.jobs.demand import DemandClass
-from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.job import JobState, RunOrigin
 from autoscaler.model.reasons.waiting import WaitReason
-from autoscaler.model.run_origins import RunOrigin
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import InstallationId, MachineId
-from autoscaler.model.operator_holds import HoldKind, HoldTarget
-from autoscaler.model.operators import OperatorName
+from autoscaler.model.operators import HoldKind, HoldTarget, OperatorName
 
 
 @dataclass(frozen=True, slots=True)

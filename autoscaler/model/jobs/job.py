@@ -1,11 +1,24 @@
-"""The Job record: one job at GitHub, its states and transitions."""
+"""The Job record: one job at GitHub, its states and transitions, and where its run comes from."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs.demand import DemandClass
-from autoscaler.model.run_origins import RunOrigin
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrigin:
+    """The origin of a run, and with it of all its jobs.
+
+    `from_fork`: its head repository is another repository than the run's own. `public`: its own
+    repository is public. `branch`: the branch on which it is, as `access_rules.branch_of_run` returns it; None
+    if it is on none.
+    """
+
+    from_fork: bool
+    public: bool
+    branch: str | None
 
 
 class JobState(StrEnum):

@@ -7,7 +7,7 @@ from autoscaler.model.reasons.table import CODES, cause_of
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Fault:
     """Something that an operator should look at. `about` is a SKU, a provider, an account or empty.
 
     `code` is a `FaultCode`, or the `WaitCode` of jobs that are blocked. `sku` is the SKU that it concerns, or
@@ -22,8 +22,8 @@ class Trouble:
     @classmethod
     def of(
         cls, code: Code, about: str = "", *, sku: str = "", variant: str = "", **values: object
-    ) -> "Trouble":
-        """Return the trouble with a sentence of the table, filled with these values and the threshold."""
+    ) -> "Fault":
+        """Return the fault with a sentence of the table, filled with these values and the threshold."""
         above = code.entry.threshold.above
         text = code.entry.text(variant).format(above=above, **values)
         return cls(code.value, about or sku, text, sku)

@@ -18,7 +18,7 @@ from autoscaler.config.settings.shapes import (
 )
 from autoscaler.config.settings.sku import LaunchOptionSettings, SkuSettings
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.prices import READ_AS
+from autoscaler.model.prices_and_quotas import READ_AS
 from autoscaler.providers.ec2.shapes import (
     Account,
     CapacityReservation,

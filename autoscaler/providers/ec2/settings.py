@@ -5,8 +5,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem, Rate
-from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    ProviderName,
+    Seconds,
+    SkuName,
+)
 from autoscaler.providers.ec2.instance_types import Prices
 
 MAX_USER_DATA_BYTES = 16_384

@@ -7,9 +7,8 @@ from autoscaler.config.files.regular_files import read_regular
 from autoscaler.config.settings.fleet import Settings
 from autoscaler.config.settings.sku import Image, SkuSettings
 from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
-from autoscaler.model.identifiers import ProviderName, SkuName
-from autoscaler.model.installations import Installations
-from autoscaler.model.prices import READ_AS
+from autoscaler.model.identifiers import Installations, ProviderName, SkuName
+from autoscaler.model.prices_and_quotas import READ_AS
 from autoscaler.providers.ec2.configuration import (
     Ec2OptionKeys,
     Ec2Section,

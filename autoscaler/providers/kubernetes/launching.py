@@ -133,7 +133,7 @@ async def _of_a_ready_server(
 async def _is_ready(api: ApiServer) -> bool:
     """Return False if the API server says that it is not ready, or denies this question, too."""
     try:
-        await api.text("GET", paths.READINESS)
+        await api.text(paths.READINESS)
     except ProviderError as error:
         return error.code != FORBIDDEN
     except OutcomeUnknownError:

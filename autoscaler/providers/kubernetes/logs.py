@@ -77,7 +77,7 @@ async def _add_logs(
             "limitBytes": str(LIMIT_BYTES),
         }
         try:
-            text = await api.text("GET", path, query)
+            text = await api.text(path, query)
         except ProviderError as error:
             # The container has not started, or the pod has no node.
             if error.code != "BadRequest":

@@ -6,8 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from autoscaler.model.catalogue import Architecture
-from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    ProviderName,
+    Seconds,
+    SkuName,
+)
 
 RUNNER = "runner"
 """The name of the container of a pod that runs the agent and the jobs."""

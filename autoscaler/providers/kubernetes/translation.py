@@ -8,8 +8,7 @@ from autoscaler.config.files.regular_files import read_regular
 from autoscaler.config.settings.fleet import Settings
 from autoscaler.config.settings.sku import Accelerator as AcceleratorSettings
 from autoscaler.config.settings.sku import AcceleratorVendor, SkuSettings
-from autoscaler.model.identifiers import ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import Installations, ProviderName, SkuName
 from autoscaler.providers.kubernetes.configuration import (
     ContainerModeKeys,
     KubernetesOptionKeys,

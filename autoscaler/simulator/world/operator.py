@@ -16,8 +16,7 @@ from autoscaler.controller.ports.operator_requests import OperatorRequestRefused
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.machines.unverified import UnverifiedMachine
-from autoscaler.model.operator_holds import held
-from autoscaler.model.operators import OperatorName
+from autoscaler.model.operators import OperatorName, held
 from autoscaler.simulator.world.controller.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.instances import STRANGER
 from autoscaler.simulator.world.virtual_time import unowned

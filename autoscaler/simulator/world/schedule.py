@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from autoscaler.model.identifiers import Seconds
-from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.jobs.job import RunOrigin
 
 REPOSITORY = "acme/widgets"
 

@@ -12,8 +12,13 @@ import pytest
 from autoscaler import config
 from autoscaler.controller.ports.provider import LaunchAnswer, LaunchOrder, ProviderError
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    LaunchRequestId,
+    ProviderName,
+    SkuName,
+)
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.launching.requests import template_of
 from autoscaler.providers.ec2.provider import Ec2Provider

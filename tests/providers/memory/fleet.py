@@ -8,8 +8,7 @@ from autoscaler.config import Configuration
 from autoscaler.controller.ports.provider import Provider, ProviderContext
 from autoscaler.controller.system import SystemClock
 from autoscaler.model.catalogue import Catalogue
-from autoscaler.model.identifiers import ProviderName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import Installations, ProviderName
 from autoscaler.providers.registry import provider_kinds
 from autoscaler.simulator.world.controller.store import INSTALLATION
 from tests.controller.fakes import RecordingTelemetry

@@ -20,8 +20,13 @@ from autoscaler.controller.ports.provider import (
 )
 from autoscaler.model.catalogue import Offering
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    ProviderMachineId,
+    ProviderName,
+    SkuName,
+)
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.simulator.world.ec2.provider import SimulatedProvider
 

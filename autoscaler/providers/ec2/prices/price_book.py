@@ -10,7 +10,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import provider_errors
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.prices import READ_AS, Price, PriceSource
+from autoscaler.model.prices_and_quotas import READ_AS, Price, PriceSource
 from autoscaler.providers.ec2.instance_types import (
     PRICES_DATED,
     PRICES_REGION,

@@ -13,8 +13,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.model.quotas import QuotaSource
-from autoscaler.model.readings import Reading
+from autoscaler.model.prices_and_quotas import QuotaSource, Reading
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_types, quota
 from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.worker.channel import Api, pages

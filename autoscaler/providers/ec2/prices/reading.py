@@ -8,7 +8,7 @@ from autoscaler.controller.ports.capabilities import PriceAnswer
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.prices import Price
+from autoscaler.model.prices_and_quotas import Price
 from autoscaler.providers.ec2.worker.channel import Api, pages
 from autoscaler.providers.ec2.worker.rows import PriceRow, SpotPriceRow
 

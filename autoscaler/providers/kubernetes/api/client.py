@@ -81,24 +81,15 @@ class KubernetesApi:
         body: Mapping[str, Any] | None = None,
     ) -> Any:
         """Return the JSON of the answer to one request. Raises ProviderError, OutcomeUnknownError."""
-        text = await self.text(method, path, query, body)
+        text = await self._text(_Request(method, path, query, body))
         try:
             return json.loads(text)
         except ValueError as error:
             raise OutcomeUnknownError(f"{method} {path}: the answer is not JSON") from error
 
-    async def text(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-    ) -> str:
-        """Return the answer to one request. Raises ProviderError, OutcomeUnknownError."""
-        request = _Request(method, path, query, body)
-        with self._metered(paths.operation(method, path)):
-            async with self._answer(request, self._settings.timeout) as answer:
-                return (await answer.read()).decode(errors="replace")
+    async def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
+        """Return the answer to one GET as text. Raises ProviderError, OutcomeUnknownError."""
+        return await self._text(_Request("GET", path, query))
 
     @asynccontextmanager
     async def lines(
@@ -119,6 +110,11 @@ class KubernetesApi:
         for client in clients:
             if client is not None:
                 await client.close()
+
+    async def _text(self, request: _Request) -> str:
+        with self._metered(paths.operation(request.method, request.path)):
+            async with self._answer(request, self._settings.timeout) as answer:
+                return (await answer.read()).decode(errors="replace")
 
     @contextmanager
     def _metered(self, operation: str) -> Iterator[None]:

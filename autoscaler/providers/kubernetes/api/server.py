@@ -20,14 +20,8 @@ class ApiServer(Protocol):
     ) -> Any:
         """Return the JSON of the answer to one request, which is sent once."""
 
-    async def text(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-    ) -> str:
-        """Return the answer to one request, which is sent once, as text."""
+    async def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
+        """Return the answer to one GET as text."""
 
     def lines(
         self, path: str, query: Mapping[str, str], limit: float

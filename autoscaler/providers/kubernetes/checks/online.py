@@ -14,8 +14,13 @@ from autoscaler.config.provider_kind import OnlineCheck
 from autoscaler.config.reading.document import Document
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.system import SystemClock
-from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    ProviderName,
+    Seconds,
+    SkuName,
+)
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.client import KubernetesApi
 from autoscaler.providers.kubernetes.api.errors import (

@@ -11,8 +11,13 @@ from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, nearest, show
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    LaunchRequestId,
+    ProviderName,
+    SkuName,
+)
 from autoscaler.providers.kubernetes.api.library import import_library
 from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pods_of
 from autoscaler.providers.kubernetes.configuration import Pod

@@ -38,15 +38,9 @@ class ObservedApi:
                 self._see(found)
         return answer
 
-    async def text(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-    ) -> str:
-        """Return the answer to one request as text (see `ApiServer`)."""
-        return await self._api.text(method, path, query, body)
+    async def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
+        """Return the answer to one GET as text (see `ApiServer`)."""
+        return await self._api.text(path, query)
 
     def lines(
         self, path: str, query: Mapping[str, str], limit: float

@@ -16,8 +16,7 @@ from autoscaler.controller.reconciler import Pace
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
-from autoscaler.model.identifiers import ProviderName
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import Installations, ProviderName
 from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.virtual_time import OWNER, Tasks
 

@@ -19,6 +19,7 @@ from autoscaler.ledger.records.state import kind_and_key
 from autoscaler.model.changes import copied
 from autoscaler.model.identifiers import (
     InstallationId,
+    Installations,
     Instant,
     JobId,
     MachineId,
@@ -26,13 +27,12 @@ from autoscaler.model.identifiers import (
     RunnerName,
     Seconds,
 )
-from autoscaler.model.installations import Installations
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.jobs.runners import Runner, RunnerState
 from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines.machine import Machine
-from autoscaler.model.readings import Reading, ReadingKind
+from autoscaler.model.prices_and_quotas import Reading, ReadingKind
 from autoscaler.simulator.world.controller.crash_point import CrashPoint
 
 INSTALLATION = InstallationId("0badcafe")

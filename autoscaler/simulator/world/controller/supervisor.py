@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.controller.system import ClockSetBackError
-from autoscaler.model.identifiers import InstallationId, Seconds
-from autoscaler.model.installations import Installations
+from autoscaler.model.identifiers import InstallationId, Installations, Seconds
 from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.controller.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.controller.store import Backup, MemoryStore

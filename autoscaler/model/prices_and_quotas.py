@@ -1,11 +1,42 @@
-"""Prices of machines, and their sources."""
+"""Numbers from a provider's account that the store keeps: prices, quotas, and what machines of others use."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
-from autoscaler.model.identifiers import Instant
-from autoscaler.model.readings import Reading, ReadingKind
+from autoscaler.model.identifiers import Instant, SkuName
+
+ForeignUsage = Mapping[SkuName, tuple[int, float]]
+"""By SKU: the number of machines of other installations, and what all of them cost, in dollars an hour."""
+
+
+class ReadingKind(StrEnum):
+    """What was read. The store keeps the readings of one provider and kind together."""
+
+    ON_DEMAND_PRICE = "on_demand_price"
+    SPOT_PRICE = "spot_price"
+    QUOTA = "quota"
+    FOREIGN_USAGE = "foreign_usage"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Reading:
+    """`name` is unique within the kind. `read_at` is when the provider gave it, in Unix seconds."""
+
+    name: str
+    value: float
+    read_at: Instant
+
+
+class QuotaSource(StrEnum):
+    """Where a quota comes from: the operator, the provider or the store; `unknown` if none is known."""
+
+    CONFIGURED = "configured"
+    API = "api"
+    CACHE = "cache"
+    UNKNOWN = "unknown"
+
 
 READ_AS = {
     CapacityType.ON_DEMAND: ReadingKind.ON_DEMAND_PRICE,
