@@ -5,8 +5,8 @@ from autoscaler.console.assets import read_assets
 from autoscaler.console.links import GitHubPages
 from autoscaler.console.pages import Pages
 from autoscaler.controller.intake.deliveries import Intake
+from autoscaler.controller.operators.answers import FleetQueries
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.controller.ports.telemetry import DeliveryTelemetry
 from autoscaler.github.webhook import verify_signature
 from autoscaler.model.operators import Operator

@@ -36,7 +36,7 @@ from autoscaler.controller.money.foreign_usage import KeptForeignUsage
 from autoscaler.controller.money.price_refresh import PriceRefresh
 from autoscaler.controller.money.quotas import KeptQuotas
 from autoscaler.controller.operators.actions import OperatorActions
-from autoscaler.controller.operators.answers import FleetAnswers
+from autoscaler.controller.operators.answers import FleetQueries
 from autoscaler.controller.operators.holds import OperatorHoldActions
 from autoscaler.controller.operators.recent_past import RecentPast
 from autoscaler.controller.operators.reconfiguration import Reconfiguration
@@ -180,7 +180,7 @@ class Controller:
         self.reconfiguration = Reconfiguration(
             journal, lambda: self._opened, self._read_again, self._use_offerings
         )
-        self.queries = FleetAnswers(
+        self.queries = FleetQueries(
             journal,
             ports.store,
             providers,

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from autoscaler.controller.machines.bootstrap import BootstrapService
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
     AttestationAnswer,
@@ -91,7 +92,7 @@ def reading(parse: Parse, accept: Accept) -> Accept:
     return take
 
 
-class ScriptedBootstrap:
+class ScriptedBootstrap(BootstrapService):
     """Knows one machine and one nonce. `error` is raised by whatever is asked next, `assignment` given once.
 
     Proofs are being checked while `go_on` is clear, a list is waited for while `listed` is.
@@ -130,7 +131,7 @@ class ScriptedBootstrap:
         nonce: str,
         protocol: int,
         agent: str,
-        checked: Callable[[], None],
+        checked: Callable[[], None] = lambda: None,
     ) -> AttestationAnswer:
         await self._count("attest", provider, proof, nonce, protocol, agent)
         checked()

@@ -1,6 +1,6 @@
 """The machines' HTTP endpoints (docs/bootstrap.md): checks format and size, and answers.
 
-The Bootstrap port verifies identities and assigns registrations. Nonces, proofs and JIT
+`BootstrapService` verifies identities and assigns registrations. Nonces, proofs and JIT
 configurations are never logged.
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 
 from aiohttp import web
 
+from autoscaler.controller.machines.bootstrap import BootstrapService
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
-    Bootstrap,
     BootstrapRefusedError,
     StayReady,
 )
@@ -77,7 +77,7 @@ class BootstrapEndpoint:
 
     def __init__(
         self,
-        bootstrap: Bootstrap,
+        bootstrap: BootstrapService,
         agent: bytes,
         telemetry: BootstrapTelemetry,
         limits: BootstrapLimits | None = None,
