@@ -19,6 +19,7 @@ from autoscaler.controller.ports.bootstrap import (
     NotKnownYetError,
 )
 from autoscaler.controller.ports.store import Delivery
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import (
     Access,
@@ -48,7 +49,6 @@ from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.instances import Instance
 from autoscaler.simulator.world.invariants import Invariants
-from autoscaler.simulator.world.no_telemetry import NoTelemetry
 from autoscaler.simulator.world.process import ControllerProcess, settings
 from autoscaler.simulator.world.provider import SimulatedProvider
 from autoscaler.simulator.world.store import INSTALLATION, MemoryStore
@@ -87,7 +87,7 @@ class Setting:
     registrations: RegistrationRate = field(default_factory=RegistrationRate)
 
 
-class RecordedTelemetry(NoTelemetry):
+class RecordedTelemetry(Telemetry):
     """Telemetry of which one thing is kept: the staleness of each second."""
 
     def __init__(self) -> None:

@@ -6,9 +6,8 @@ again within its process.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
@@ -24,6 +23,7 @@ from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import catalogue, health_check_parameters, provider_factories
 from autoscaler.config.changed_keys import changed_keys, is_applied_live, shown
 from autoscaler.config.problems import KeyPath
+from autoscaler.controller.operators.reconfiguration import Reconfiguration
 from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.operator_requests import (
     ControllerStopsError,
@@ -33,57 +33,17 @@ from autoscaler.controller.ports.operator_requests import (
     Reloaded,
 )
 from autoscaler.controller.ports.provider import Provider, ProviderContext
+from autoscaler.controller.reconciler import Reconciler
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.operators import OperatorName
 from autoscaler.model.wording import counted
 from autoscaler.providers.registry import provider_kinds
-from autoscaler.views.preview import Preview
 
 Remake = Callable[[Provider], Provider]
 """Makes a provider with other SKUs from a running one: see `ProviderFactory.remake`."""
 
 _log = structlog.get_logger(__name__)
-
-
-class Reconfigurable(Protocol):
-    """The part of a controller that uses a changed configuration."""
-
-    @property
-    def opened(self) -> Collection[ProviderName]:
-        """The providers whose offerings are in use."""
-
-    @property
-    def catalogue(self) -> Catalogue:
-        """The catalogue in use."""
-
-    async def read_providers_again(self) -> None:
-        """Read what new SKUs need from the open providers, and use it."""
-
-    async def change_catalogue(
-        self, changed: Catalogue, by: OperatorName, keys: Sequence[str]
-    ) -> int:
-        """Use another catalogue before the first await. Return how many jobs have other SKUs since.
-
-        On return, the history has who (`by`) changed which keys. Raises: StoreError.
-        """
-
-    async def preview(self, changed: Catalogue) -> Preview:
-        """Return what the planner would do with another catalogue."""
-
-    def machines_at(self, provider: ProviderName | None) -> int:
-        """Return how many machines a provider has, or all providers (None), with those that launch."""
-
-
-class Loop(Protocol):
-    """The part of a controller that stops it."""
-
-    @property
-    def stopping(self) -> bool:
-        """Whether `stop` was called."""
-
-    def stop(self) -> None:
-        """Have the controller stop."""
 
 
 @dataclass(slots=True)
@@ -102,9 +62,9 @@ class Reloading:
         in_use: InUse,
         providers: MutableMapping[ProviderName, Provider],
         context: ProviderContext,
-        controller: Reconfigurable,
+        controller: Reconfiguration,
         use_skus: Callable[[Iterable[SkuName]], None],
-        loop: Loop,
+        loop: Reconciler,
         registered: tuple[str, ...],
     ) -> None:
         """`use_skus` gets the names of all SKUs, for metrics. `registered` are lines of the registry.

@@ -11,6 +11,7 @@ from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,
     ProviderError,
 )
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.machines.failures import FailureClass
@@ -24,7 +25,6 @@ from autoscaler.simulator.world.cluster.api_server import (
     BrokenConnectionError,
     RefusedConnectionError,
 )
-from autoscaler.simulator.world.no_telemetry import NoTelemetry
 from autoscaler.simulator.world.pod_lists import PodLists
 from autoscaler.simulator.world.pods import SimulatedCluster
 
@@ -106,7 +106,7 @@ class WorldProvider(KubernetesProvider):
         clock: Clock,
         cluster: SimulatedCluster,
     ) -> None:
-        super().__init__(settings, NoTelemetry(), clock, Connection(cluster))
+        super().__init__(settings, Telemetry(), clock, Connection(cluster))
         self._cluster = cluster
         timeout = settings.pending_timeout if settings.provisioner else 0.0
         self._lists = PodLists(cluster, clock, timeout)

@@ -13,6 +13,7 @@ from autoscaler.controller.ports.bootstrap import (
     StayReady,
 )
 from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import (
     Instant,
@@ -27,7 +28,7 @@ NONCE = "0f" * 32
 MACHINE = MachineId("00c0ffee00c0ffee")
 
 
-class CountingTelemetry:
+class CountingTelemetry(Telemetry):
     """A telemetry that counts the calls of the server."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
     provider_errors,
 )
-from autoscaler.controller.ports.telemetry import ProviderTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.catalogue import (
     Architecture,
     CapacityType,
@@ -81,7 +81,7 @@ class Ec2Provider:
     def __init__(
         self,
         settings: Ec2Settings,
-        telemetry: ProviderTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
         api: Api,
     ) -> None:

@@ -21,7 +21,7 @@ from autoscaler.controller.ports.bootstrap import (
     BootstrapRefusedError,
     StayReady,
 )
-from autoscaler.controller.ports.telemetry import BootstrapTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
 from autoscaler.observability.redaction import redact_text
 from autoscaler.server.answers import error_answer, json_answer
@@ -79,7 +79,7 @@ class BootstrapEndpoint:
         self,
         bootstrap: BootstrapService,
         agent: bytes,
-        telemetry: BootstrapTelemetry,
+        telemetry: Telemetry,
         limits: BootstrapLimits | None = None,
         earlier: Iterable[bytes] = (),
     ) -> None:
