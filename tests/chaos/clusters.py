@@ -25,8 +25,8 @@ from autoscaler.simulator.world.cluster.api_server import (
     BrokenConnectionError,
     RefusedConnectionError,
 )
-from autoscaler.simulator.world.pod_lists import PodLists
-from autoscaler.simulator.world.pods import SimulatedCluster
+from autoscaler.simulator.world.cluster.pod_lists import PodLists
+from autoscaler.simulator.world.cluster.pods import SimulatedCluster
 
 
 class Connection:
