@@ -314,7 +314,6 @@ class FullFleet:
             ids=SequentialIds(),
             telemetry=self.telemetry,
             store=store,
-            readings=store,
             github=github,
             lists=github,
             reruns=github,

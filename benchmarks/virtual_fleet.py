@@ -126,7 +126,6 @@ class VirtualFleet:
             ids=SequentialIds(),
             telemetry=self.recorded,
             store=self._store,
-            readings=self._store,
             github=self.github,
             lists=self.github,
             reruns=self.github,

@@ -33,7 +33,7 @@ from autoscaler.controller.ports.operator_requests import (
     RefusedConfigurationError,
 )
 from autoscaler.controller.ports.provider import Provider, ProviderContext, ProviderFactory
-from autoscaler.controller.ports.store import SavedState, StoreError
+from autoscaler.controller.ports.store import SavedState, Store, StoreError
 from autoscaler.controller.ports.telemetry import TraceTelemetry
 from autoscaler.controller.reconciler import Pace
 from autoscaler.controller.system import RandomIds, SystemClock
@@ -50,7 +50,6 @@ from autoscaler.server.listening.serving import Endpoint, Serving
 from autoscaler.server.machines.bootstrap import BootstrapEndpoint
 from autoscaler.server.operators.admin import AdminEndpoint
 from autoscaler.server.tokens import WrongTokens
-from autoscaler.store.opening import OpenedStore
 
 HUNG_AFTER: Seconds = 60.0
 """After this time (real time) without a pass of the control loop, /healthz fails."""
@@ -72,7 +71,7 @@ class Parts:
         self,
         configuration: config.Configuration,
         clock: SystemClock,
-        store: OpenedStore,
+        store: Store,
         saved: SavedState,
         factories: Mapping[ProviderName, ProviderFactory],
         registered: tuple[str, ...],
@@ -122,7 +121,7 @@ class Parts:
         )
         self.serving = self._make_serving(agent, kept)
 
-    def _ports(self, store: OpenedStore) -> Ports:
+    def _ports(self, store: Store) -> Ports:
         return Ports(
             clock=self._clock,
             pacing=self._pacing,
@@ -130,7 +129,6 @@ class Parts:
             ids=RandomIds(),
             telemetry=self._telemetry,
             store=store,
-            readings=store,
             github=self.github,
             lists=self.github.lists,
             reruns=self.github.reruns,

@@ -10,7 +10,6 @@ from autoscaler.controller.ports.bootstrap import (
     Assigned,
     AttestationAnswer,
     BootstrapRefusedError,
-    StayReady,
 )
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
@@ -151,7 +150,7 @@ class ScriptedBootstrap(BootstrapService):
         self._known(machine, nonce)
         await self._count("health-checks", passed, detail, runner_version)
 
-    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayReady | Assigned:
+    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> Assigned | None:
         self._known(machine, nonce)
         await self._count("poll", wait)
         if self.assignment is not None:
@@ -163,7 +162,7 @@ class ScriptedBootstrap(BootstrapService):
         except asyncio.CancelledError:
             self.poll_cancelled.set()
             raise
-        return StayReady()
+        return None
 
     async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
         self._known(machine, nonce)

@@ -26,7 +26,6 @@ from autoscaler.controller.ports.bootstrap import (
     BootstrapRefusedError,
     HealthChecks,
     NotKnownYetError,
-    StayReady,
 )
 from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,
@@ -138,8 +137,8 @@ class BootstrapService:
             e.HealthChecksReported(self._journal.now, machine, passed, detail, runner_version)
         )
 
-    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayReady | Assigned:
-        """Return the assignment, once, or `StayReady` if there is none within `wait` seconds."""
+    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> Assigned | None:
+        """Return the assignment, once, or None if there is none within `wait` seconds."""
         until = self._journal.now + wait
         self._wait_for_first_list(self._authenticated(machine, nonce))
         self._journal.note(e.MachineSeen(self._journal.now, machine, polled=True))
@@ -151,7 +150,7 @@ class BootstrapService:
             left = until - self._journal.now
             if left <= 0 or self.shutting_down:
                 self._journal.note(e.MachineSeen(self._journal.now, machine, polled=True))
-                return StayReady()
+                return None
             await self._registrar.wait_for_news(machine, left)
 
     async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:

@@ -7,10 +7,10 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.operators.recent_past import DAY, HOUR, RecentPast
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
-from autoscaler.ledger.records.state import LedgerState
+from autoscaler.ledger.jobs.job_waits import machine_of
 from autoscaler.model import failed_launches
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, SkuName
+from autoscaler.model.identifiers import Instant, JobId, ProviderName, SkuName
 from autoscaler.model.jobs.runners import machine_in_name
 from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.plan import Plan
@@ -218,8 +218,8 @@ class FleetQueries:
         number = _number(name)
         job = state.jobs.get(number) if number is not None else None
         if job is not None:
-            machine = _machine_of(state, job.runner_name)
-            return [("job", name), *_records_of(machine)]
+            found = machine_of(state, job)
+            return [("job", name), *(_records_of(found[1]) if found is not None else ())]
         machine = machines.named(self._journal.fleet(), name)
         if machine is not None:
             return _records_of(machine)
@@ -240,14 +240,7 @@ def _number(name: str) -> JobId | None:
     return JobId(int(name)) if digits else None
 
 
-def _machine_of(state: LedgerState, name: RunnerName | None) -> Machine | None:
-    runner = state.runners.get(name) if name is not None else None
-    return state.machines.get(runner.machine) if runner is not None else None
-
-
-def _records_of(machine: Machine | None) -> list[tuple[str, str]]:
-    if machine is None:
-        return []
+def _records_of(machine: Machine) -> list[tuple[str, str]]:
     records = [("launch_request", str(machine.launch_request)), ("machine", str(machine.id))]
     if machine.work.runner is not None:
         records.append(("runner", str(machine.work.runner)))

@@ -59,11 +59,6 @@ class AttestationAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class StayReady:
-    """The long poll ended without an assignment."""
-
-
-@dataclass(frozen=True, slots=True)
 class Assigned:
     """An assignment, given to the machine once. `jit_config` is a secret.
 
