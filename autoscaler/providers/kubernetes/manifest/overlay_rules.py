@@ -4,7 +4,7 @@ See docs/kubernetes.md, "The overlay".
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from autoscaler.providers.kubernetes.identity.ownership import DO_NOT_DISRUPT, PREFIX
@@ -79,7 +79,6 @@ def rule_problems(
     yield from _generated_problems(pod["spec"], spec)
     for kind in CONTAINER_LISTS:
         yield from _accelerator_problems(pod["spec"], spec, kind)
-        yield from _sidecar_problems(pod["spec"], spec, kind)
         for container in elements(spec, kind):
             yield from _container_problems(kind, container)
             yield from _missing_volume_problems(spec, kind, container)
@@ -151,12 +150,8 @@ def _runner_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterato
     if len(found) != 1:
         yield f"{path}: must be there"
         return
-    for key in (*_KEPT_OF_CONTAINERS, *(one for one in _KEPT_IF_GENERATED if one in generated)):
-        if found[0].get(key) != generated.get(key):
-            yield f"{path}.{key}: must stay as it is"
-    for variable in elements(generated, "env"):
-        if variable not in elements(found[0], "env"):
-            yield f"{path}.env[{variable['name']}]: must stay as it is"
+    kept_if_generated = [one for one in _KEPT_IF_GENERATED if one in generated]
+    yield from _kept_problems(path, generated, found[0], (*_KEPT_OF_CONTAINERS, *kept_if_generated))
     own_names = {variable["name"] for variable in elements(generated, "env")}
     names = {one.get("name") for one in elements(found[0], "env")} - own_names
     for name in _OF_THE_AGENT:
@@ -169,25 +164,70 @@ def _runner_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterato
             yield f"{path}.resources.limits.{resource}: must stay {count}; change it in the SKU"
 
 
+def _kept_problems(
+    path: str, generated: Mapping[str, Any], container: Mapping[str, Any], keys: Iterable[str]
+) -> Iterator[str]:
+    """Yield the fields of these keys, and the generated variables, that the overlay changes."""
+    for key in keys:
+        if container.get(key) != generated.get(key):
+            yield f"{path}.{key}: must stay as it is"
+    variables = elements(container, "env")
+    for variable in elements(generated, "env"):
+        if variable not in variables:
+            yield f"{path}.env[{variable['name']}]: must stay as it is"
+
+
 def _generated_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield what would change the generated init containers: the daemon of `dind`, and its files."""
     found = {one.get("name"): one for one in elements(spec, "initContainers")}
     for generated in elements(own, "initContainers"):
         container = found.get(generated["name"], {})
         path = f"spec.initContainers[{generated['name']}]"
-        for key in _KEPT_OF_GENERATED:
-            if container.get(key) != generated.get(key):
-                yield f"{path}.{key}: must stay as it is"
+        yield from _kept_problems(path, generated, container, _KEPT_OF_GENERATED)
+        policy = generated.get("restartPolicy")
+        if policy not in (None, container.get("restartPolicy")):
+            # A sidecar that does not restart is an init container, and the agent would never start.
+            yield f"{path}.restartPolicy: must stay {policy!r}"
+        for probe in (*_PROBES, "readinessProbe"):
+            if mapping(container, probe).get("exec") != mapping(generated, probe).get("exec"):
+                yield f"{path}.{probe}.exec: must stay as it is"
         if not _is_closed(container.get("args"), generated.get("args")):
             yield f"{path}.args: must begin with dockerd and name no further address or file"
-        variables = elements(container, "env")
-        for variable in elements(generated, "env"):
-            if variable not in variables:
-                yield f"{path}.env[{variable['name']}]: must stay as it is"
-        for variable in variables:
+        for variable in elements(container, "env"):
             name = str(variable.get("name"))
             if variable not in elements(generated, "env") and name.startswith(_OF_THE_DAEMON):
                 yield f"{path}.env[{name}]: is not allowed"
+        if mapping(generated, "securityContext").get("privileged"):
+            yield from _root_problems(mapping(spec, "securityContext"), container, path)
+            yield from _host_problems(spec)
+
+
+def _root_problems(
+    of_pod: Mapping[str, Any], container: Mapping[str, Any], path: str
+) -> Iterator[str]:
+    """Yield what would make the privileged daemon root on its node."""
+    context = {**of_pod, **mapping(container, "securityContext")}
+    for key, root in (("runAsUser", 0), ("runAsNonRoot", False)):
+        if context.get(key) == root:
+            yield f"{path}.securityContext.{key}: the daemon may not be root"
+
+
+def _host_problems(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what would open a pod with the privileged daemon to its node.
+
+    No Pod Security level refuses it: the daemon needs a namespace with `privileged`, which forbids nothing.
+    """
+    for volume in elements(spec, "volumes"):
+        if volume.get("hostPath") is not None:
+            yield f"spec.volumes[{volume.get('name')}].hostPath: is not allowed with dind"
+    for kind in CONTAINER_LISTS:
+        for container in elements(spec, kind):
+            for port in elements(container, "ports"):
+                if port.get("hostPort"):
+                    path = (
+                        f"spec.{kind}[{container.get('name')}].ports[{port.get('containerPort')}]"
+                    )
+                    yield f"{path}.hostPort: is not allowed with dind"
 
 
 def _is_closed(args: object, generated: object) -> bool:
@@ -260,15 +300,6 @@ def _device_problems(spec: Mapping[str, Any]) -> Iterator[str]:
 
 def _limits(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return mapping(mapping(container, "resources"), "limits")
-
-
-def _sidecar_problems(own: Mapping[str, Any], spec: Mapping[str, Any], kind: str) -> Iterator[str]:
-    """Yield what would keep the agent from starting: a sidecar that does not restart is an init container."""
-    found = {one.get("name"): one for one in elements(spec, kind)}
-    for container in elements(own, kind):
-        policy = container.get("restartPolicy")
-        if policy is not None and found.get(container["name"], {}).get("restartPolicy") != policy:
-            yield f"spec.{kind}[{container['name']}].restartPolicy: must stay {policy!r}"
 
 
 def _further_container_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
