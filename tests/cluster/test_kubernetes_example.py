@@ -15,6 +15,7 @@ from tests.cluster.admission import add_priority_class
 from tests.cluster.conftest import Place, names_of
 from tests.config.fleet_file import KUBERNETES_EXAMPLE, Folder
 from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.kubernetes_pods import with_changes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -60,7 +61,7 @@ def settings_of(folder: Folder, place: Place, provider: str) -> KubernetesSettin
         ProviderName(provider), settings, folder.path, place.settings.installations, "0" * 64
     )
     options = {
-        key: replace(option, node_selector={**option.node_selector, "pool": place.name})
+        key: with_changes(option, node_selector={**option.node_selector, "pool": place.name})
         for key, option in found.options.items()
     }
     mine = place.settings

@@ -1,21 +1,26 @@
 """No overlay opens the privileged Docker daemon of a pod to the network or to its node."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from autoscaler.providers.kubernetes.manifest.overlay import OverlayError
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
-from autoscaler.providers.kubernetes.settings import DockerInDocker
-from tests.providers.kubernetes_pods import OPTION, make_order, make_settings, sidecar
+from tests.providers.kubernetes_pods import (
+    OPTION,
+    dind,
+    make_order,
+    make_settings,
+    sidecar,
+    with_changes,
+)
 
-DOCKER = DockerInDocker("docker:29.7.2-dind-rootless")
+DOCKER = dind()
 
 
 def refusal(overlay: dict[str, Any]) -> str:
     """Why an overlay is refused; empty if it is not."""
-    option = replace(OPTION, overlay=overlay, container_mode=DOCKER)
+    option = with_changes(OPTION, overlay=overlay, container_mode=DOCKER)
     try:
         pod_template(make_settings(), option, make_order())
     except OverlayError as error:

@@ -1,10 +1,10 @@
 """The settings of the Kubernetes provider: cluster, namespace, and the pods of each launch option."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from autoscaler.config.settings.sku import Accelerator as WantedAccelerator
 from autoscaler.model.catalogue import Architecture
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -13,12 +13,9 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
-
-RUNNER = "runner"
-"""The name of the container of a pod that runs the agent and the jobs."""
-
-RUNNER_USER = 1001
-"""The user `runner` of GitHub's image ghcr.io/actions/actions-runner."""
+from autoscaler.providers.kubernetes.configuration import RUNNER as RUNNER
+from autoscaler.providers.kubernetes.configuration import RUNNER_USER as RUNNER_USER
+from autoscaler.providers.kubernetes.configuration import Pod
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where kubelet writes a pod's token and the cluster's certificate authority."""
@@ -38,79 +35,18 @@ class Accelerator:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class AcceleratorCheck:
-    """What the check in a job's own pod compares the accelerators with, as the agent does elsewhere.
-
-    `vendor` is `nvidia` or `amd`, `memory_gb` in GiB. Empty values and 0: any will do.
-    """
-
-    vendor: str
-    models: tuple[str, ...] = ()
-    memory_gb: int = 0
-    driver_version: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DockerInDocker:
-    """A rootless Docker daemon beside the runner.
-
-    `image` is a version of `docker:dind-rootless`. `resources` are quantities by resource: both requests and
-    limits of the daemon, with all containers that jobs start.
-    """
-
-    image: str
-    resources: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerHooks:
-    """GitHub's hooks, which run a job's container as a pod of its own.
-
-    `service_account` has the rights of deploy/kubernetes/components/container-hooks. `storage` is the size of
-    the volume that the runner shares with the job's pod (None: the hooks copy the work folder), and
-    `storage_class` its class (None: the cluster's default). `resources` are quantities by resource: both
-    requests and limits of the job's container.
-    """
-
-    service_account: str
-    storage: str | None = None
-    storage_class: str | None = None
-    resources: Mapping[str, str] = field(default_factory=dict)
-
-
-ContainerMode = DockerInDocker | ContainerHooks
-
-
-@dataclass(frozen=True, slots=True)
-class PodOption:
-    """The pods of one launch option of a SKU.
-
-    `shape` names them in offerings, like an instance type. `resources` are quantities by resource, such as
-    `cpu: "14"`: both requests and limits. `overlay` is merged into the pod at last (see `manifest.overlay`).
-    `shared_memory` is the size of /dev/shm, as a quantity (None: half of the memory limit).
-    `topology_spread` are labels of nodes over whose values the fleet's pods are spread if possible.
-    `do_not_disrupt` keeps Karpenter from disrupting the node of a pod that may run a job.
-    `container_mode` is how its jobs run containers (None: not at all). `accelerator_check` is used where the
-    job's own pod has the accelerators. `dollars_per_hour` counts against the fleet's limits.
-    """
+class PodOption(Pod):
+    """The pods of one launch option of a SKU: its keys below `pod`, and what the SKU says about them."""
 
     sku: SkuName
     shape: str
-    image: str
+    """The name of the pods in offerings, like an instance type."""
     arch: Architecture = Architecture.X64
-    resources: Mapping[str, str] = field(default_factory=dict)
     accelerator: Accelerator | None = None
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Mapping[str, Any], ...] = ()
-    runtime_class: str | None = None
-    shared_memory: str | None = None
-    topology_spread: tuple[str, ...] = ()
-    do_not_disrupt: bool = True
-    container_mode: ContainerMode | None = None
-    accelerator_check: AcceleratorCheck | None = None
+    accelerator_check: WantedAccelerator | None = None
+    """What the check in a job's own pod compares the accelerators with."""
     dollars_per_hour: float = 0.0
-    overlay: Mapping[str, Any] = field(default_factory=dict)
+    """The price of a pod, which counts against the fleet's limits."""
 
     @property
     def quota(self) -> str:
@@ -125,7 +61,7 @@ class PodOption:
     @property
     def runner_accelerator(self) -> Accelerator | None:
         """Return the accelerators of the runner's pod: none if the job's own pod has them."""
-        return None if isinstance(self.container_mode, ContainerHooks) else self.accelerator
+        return None if self.hooks is not None else self.accelerator
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +98,7 @@ class KubernetesSettings:
     @property
     def service_accounts(self) -> frozenset[str]:
         """Return the service accounts of all pods."""
-        hooked = (
-            one.container_mode.service_account
-            for one in self.options.values()
-            if isinstance(one.container_mode, ContainerHooks)
-        )
+        hooked = (one.hooks.service_account for one in self.options.values() if one.hooks)
         return frozenset({self.service_account, *hooked})
 
     def after_adoption(self, installation: InstallationId) -> "KubernetesSettings":

@@ -10,22 +10,12 @@ from autoscaler.config.settings.sku import Accelerator as AcceleratorSettings
 from autoscaler.config.settings.sku import AcceleratorVendor, SkuSettings
 from autoscaler.model.identifiers import Installations, ProviderName, SkuName
 from autoscaler.providers.kubernetes.configuration import (
-    ContainerModeKeys,
     KubernetesOptionKeys,
     KubernetesSection,
     Pod,
-    Toleration,
 )
 from autoscaler.providers.kubernetes.manifest.command import pod_command
-from autoscaler.providers.kubernetes.settings import (
-    Accelerator,
-    AcceleratorCheck,
-    ContainerHooks,
-    ContainerMode,
-    DockerInDocker,
-    KubernetesSettings,
-    PodOption,
-)
+from autoscaler.providers.kubernetes.settings import Accelerator, KubernetesSettings, PodOption
 
 VENDOR_RESOURCES: Mapping[AcceleratorVendor, str] = MappingProxyType(
     {AcceleratorVendor.NVIDIA: "nvidia.com/gpu", AcceleratorVendor.AMD: "amd.com/gpu"}
@@ -97,26 +87,17 @@ def _shapes(
 def _option(name: SkuName, sku: SkuSettings, option: KubernetesOptionKeys, shape: str) -> PodOption:
     pod = option.pod
     assert pod is not None
-    resources = dict(pod.resources)
+    keys = dict(pod)
     if sku.disk_gb is not None:
-        resources.setdefault(EPHEMERAL_STORAGE, f"{sku.disk_gb}Gi")
+        keys["resources"] = {EPHEMERAL_STORAGE: f"{sku.disk_gb}Gi", **pod.resources}
     return PodOption(
+        **keys,
         sku=name,
         shape=shape,
-        image=pod.image,
         arch=sku.arch,
-        resources=resources,
         accelerator=accelerator_of(sku.accelerator, pod),
-        node_selector=pod.node_selector,
-        tolerations=tuple(_toleration(one) for one in pod.tolerations),
-        runtime_class=pod.runtime_class,
-        shared_memory=pod.shared_memory,
-        topology_spread=pod.topology_spread,
-        do_not_disrupt=pod.do_not_disrupt,
-        container_mode=container_mode_of(pod.container_mode),
-        accelerator_check=_check_of(sku.accelerator),
+        accelerator_check=sku.accelerator,
         dollars_per_hour=option.price,
-        overlay=pod.overlay,
     )
 
 
@@ -125,34 +106,3 @@ def accelerator_of(wanted: AcceleratorSettings | None, pod: Pod) -> Accelerator 
     if wanted is None:
         return None
     return Accelerator(pod.accelerator_resource or VENDOR_RESOURCES[wanted.vendor], wanted.count)
-
-
-def _check_of(wanted: AcceleratorSettings | None) -> AcceleratorCheck | None:
-    if wanted is None:
-        return None
-    models, memory, driver = wanted.models, wanted.memory_gb, wanted.driver_version
-    return AcceleratorCheck(wanted.vendor, models or (), memory or 0, driver or "")
-
-
-def container_mode_of(keys: ContainerModeKeys | None) -> ContainerMode | None:
-    """Return the mode. The checks of the file refuse two modes."""
-    if keys is None:
-        return None
-    if keys.dind is not None:
-        return DockerInDocker(keys.dind.image, keys.dind.resources)
-    if keys.kubernetes is None:
-        return None
-    mode, volume = keys.kubernetes, keys.kubernetes.work_volume
-    if volume is None:
-        return ContainerHooks(mode.service_account, resources=mode.resources)
-    size, kind = volume.size, volume.storage_class
-    return ContainerHooks(mode.service_account, size, kind, mode.resources)
-
-
-def _toleration(found: Toleration) -> dict[str, str]:
-    toleration = {"key": found.key, "operator": "Exists"}
-    if found.value is not None:
-        toleration |= {"operator": "Equal", "value": found.value}
-    if found.effect is not None:
-        toleration["effect"] = found.effect.value
-    return toleration

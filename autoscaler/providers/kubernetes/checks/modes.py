@@ -7,7 +7,7 @@ from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import Problem, show
 from autoscaler.model.wording import counted
 from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pods_of
-from autoscaler.providers.kubernetes.configuration import KEY, ContainerModeKeys
+from autoscaler.providers.kubernetes.configuration import KEY, ContainerMode
 
 
 def check(configuration: Configuration) -> Iterator[Problem]:
@@ -19,7 +19,7 @@ def check(configuration: Configuration) -> Iterator[Problem]:
     yield from _weakened_namespaces(configuration)
 
 
-def _mode_of(one: PodOf) -> ContainerModeKeys | None:
+def _mode_of(one: PodOf) -> ContainerMode | None:
     return one.option.pod.container_mode if one.option.pod is not None else None
 
 

@@ -25,7 +25,7 @@ from autoscaler.providers.kubernetes.manifest.overlay import OverlayError, overl
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.manifest.shared_memory import FOLDER, too_large
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
-from autoscaler.providers.kubernetes.translation import accelerator_of, container_mode_of
+from autoscaler.providers.kubernetes.translation import accelerator_of
 
 _NO_COMMAND = ("agent",)
 
@@ -76,7 +76,7 @@ def _overlay(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
         shared_memory=getattr(pod, "shared_memory", None),
         accelerator=accelerator_of(accelerator, pod),
         node_selector=getattr(pod, "node_selector", {}),
-        container_mode=container_mode_of(pod.container_mode),
+        container_mode=pod.container_mode,
         overlay=pod.overlay,
     )
     settings = KubernetesSettings(

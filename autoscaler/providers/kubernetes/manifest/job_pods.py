@@ -23,7 +23,7 @@ from autoscaler.providers.kubernetes.manifest.container_modes import (
 from autoscaler.providers.kubernetes.manifest.fields import CONTAINER_LISTS
 from autoscaler.providers.kubernetes.manifest.shared_memory import FOLDER, memory_volume
 from autoscaler.providers.kubernetes.manifest.visible_gpus import without_other_gpus
-from autoscaler.providers.kubernetes.settings import ContainerHooks, KubernetesSettings, PodOption
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 
 TEMPLATE = f"{ownership.PREFIX}job-pod"
 """The annotation of the runner's pod with the template, as JSON."""
@@ -86,8 +86,8 @@ def with_template(pod: Mapping[str, Any], option: PodOption) -> dict[str, Any]:
 
 def has_template(option: PodOption) -> bool:
     """Return whether the job's container gets resources in a pod of its own."""
-    mode = option.container_mode
-    return isinstance(mode, ContainerHooks) and bool(option.accelerator or mode.resources)
+    hooks = option.hooks
+    return hooks is not None and bool(option.accelerator or hooks.resources)
 
 
 def _template(runner: Mapping[str, Any], option: PodOption) -> dict[str, Any]:
@@ -116,8 +116,8 @@ def _job_container(option: PodOption) -> dict[str, Any]:
     documentation, "Attach Handlers to Container Lifecycle Events"). If the handler fails, kubelet kills the
     container (`startContainer` in its kuberuntime_container.go), and the hooks fail the job.
     """
-    mode, accelerator, check = option.container_mode, option.accelerator, option.accelerator_check
-    resources = dict(mode.resources) if isinstance(mode, ContainerHooks) else {}
+    accelerator, check = option.accelerator, option.accelerator_check
+    resources = dict(option.hooks.resources) if option.hooks is not None else {}
     limits = dict(resources)
     found: dict[str, Any] = {
         "name": "$job",

@@ -13,6 +13,7 @@ from typing import Any
 
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import Architecture
+from autoscaler.providers.kubernetes.configuration import Toleration
 from autoscaler.providers.kubernetes.identity import ownership
 from autoscaler.providers.kubernetes.manifest.container_modes import (
     WORK_FOLDER,
@@ -124,7 +125,7 @@ def _spec(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
         plain = {name: amount for name, amount in option.resources.items() if "/" not in name}
         resources = {"requests": plain, "limits": plain}
         shared = bytes_of_docker(option)
-        spec = add_container_mode(spec, option.container_mode, option.image, resources, shared)
+        spec = add_container_mode(spec, option, resources, shared)
     return spec
 
 
@@ -180,8 +181,17 @@ def tolerations(option: PodOption) -> list[dict[str, Any]]:
 
     Kubernetes documentation, "Taints and Tolerations": nodes with special hardware.
     """
-    found = [dict(one) for one in option.tolerations]
+    found = [_toleration(one) for one in option.tolerations]
     if option.accelerator is not None:
         key = option.accelerator.resource
         found.append({"key": key, "operator": "Exists", "effect": "NoSchedule"})
     return found
+
+
+def _toleration(found: Toleration) -> dict[str, str]:
+    toleration = {"key": found.key, "operator": "Exists"}
+    if found.value is not None:
+        toleration |= {"operator": "Equal", "value": found.value}
+    if found.effect is not None:
+        toleration["effect"] = found.effect.value
+    return toleration

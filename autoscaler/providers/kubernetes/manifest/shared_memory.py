@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from autoscaler.providers.kubernetes.manifest.container_modes import DIND, SIZE_OF_DOCKER
 from autoscaler.providers.kubernetes.manifest.fields import elements, mapping, plain_path
-from autoscaler.providers.kubernetes.settings import RUNNER, DockerInDocker, PodOption
-from autoscaler.providers.kubernetes.values.quantities import quantity
+from autoscaler.providers.kubernetes.settings import RUNNER, PodOption
+from autoscaler.providers.kubernetes.values.quantities import bytes_of, quantity
 
 VOLUME = "shared-memory"
 FOLDER = "/dev/shm"  # noqa: S108 - the shared memory of POSIX, shm_overview(7)
@@ -40,23 +40,12 @@ class TooLarge(NamedTuple):
     memory: str
 
 
-def bytes_of(shared_memory: str | None, memory: object) -> int | None:
-    """Return the size in bytes: as configured, or half of a memory limit, or None without either."""
-    if shared_memory is not None:
-        return int(quantity(shared_memory))
-    with contextlib.suppress(ValueError):
-        # A limit of 0 is none.
-        return int(quantity(memory)) // 2 or None
-    return None
-
-
 def bytes_of_docker(option: PodOption) -> int | None:
     """Return the size in the containers of the Docker daemon, or None for Docker's default.
 
     A daemon without a memory limit may use as much as its node has: then the runner's limit counts.
     """
-    mode = option.container_mode
-    own = mode.resources if isinstance(mode, DockerInDocker) else {}
+    own = option.dind.resources if option.dind is not None else {}
     return bytes_of(option.shared_memory, own.get("memory", option.resources.get("memory")))
 
 

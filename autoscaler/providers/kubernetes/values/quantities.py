@@ -3,6 +3,7 @@
 Source: Kubernetes API reference, "Quantity".
 """
 
+import contextlib
 import re
 from decimal import Decimal, DecimalException
 
@@ -39,3 +40,13 @@ def quantity(text: object) -> Decimal:
     if not found.is_finite() or found < 0:
         raise ValueError(f"{words!r} is not a quantity of a resource")
     return found
+
+
+def bytes_of(shared_memory: str | None, memory: object) -> int | None:
+    """Return the bytes of /dev/shm: as configured, or half of a memory limit, or None without either."""
+    if shared_memory is not None:
+        return int(quantity(shared_memory))
+    with contextlib.suppress(ValueError):
+        # A limit of 0 is none.
+        return int(quantity(memory)) // 2 or None
+    return None
