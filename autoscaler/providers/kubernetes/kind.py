@@ -17,7 +17,7 @@ from autoscaler.providers.kubernetes.configuration import (
 )
 
 if TYPE_CHECKING:
-    from autoscaler.providers.kubernetes.factory import KubernetesFactory
+    from autoscaler.providers.kubernetes.provider import KubernetesFactory
 
 
 class KubernetesKind(ProviderKind):
@@ -31,7 +31,7 @@ class KubernetesKind(ProviderKind):
 
     def factory(self, name: ProviderName, settings: Settings, folder: Path) -> "KubernetesFactory":
         """Return the factory of a provider."""
-        from autoscaler.providers.kubernetes.factory import KubernetesFactory
+        from autoscaler.providers.kubernetes.provider import KubernetesFactory
 
         return KubernetesFactory(name, settings, folder)
 

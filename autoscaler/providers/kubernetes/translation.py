@@ -1,12 +1,12 @@
 """Converts fleet.yaml into the settings of a Kubernetes provider. Pure, except that it reads the CA file."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from autoscaler.config.files.regular_files import read_regular
 from autoscaler.config.settings.fleet import Settings
-from autoscaler.config.settings.sku import Accelerator as AcceleratorSettings
+from autoscaler.config.settings.sku import Accelerator as WantedAccelerator
 from autoscaler.config.settings.sku import AcceleratorVendor, SkuSettings
 from autoscaler.model.identifiers import Installations, ProviderName, SkuName
 from autoscaler.providers.kubernetes.configuration import (
@@ -25,14 +25,6 @@ VENDOR_RESOURCES: Mapping[AcceleratorVendor, str] = MappingProxyType(
 EPHEMERAL_STORAGE = "ephemeral-storage"
 
 
-def kubernetes_section(settings: Settings, name: ProviderName) -> KubernetesSection:
-    """Return the `kubernetes` section of a provider. Raises TypeError if it is of another kind."""
-    section = settings.providers[name].section
-    if not isinstance(section, KubernetesSection):
-        raise TypeError(f"provider {name} is not on Kubernetes")
-    return section
-
-
 def kubernetes_settings(
     name: ProviderName,
     settings: Settings,
@@ -41,7 +33,8 @@ def kubernetes_settings(
     agent_sha256: str,
 ) -> KubernetesSettings:
     """Return the settings of one provider, with its pods. File names are relative to `folder`."""
-    section = kubernetes_section(settings, name)
+    section = settings.providers[name].section
+    assert isinstance(section, KubernetesSection)
     server = settings.server
     ca_file = server.tls.ca_file if server.tls is not None else None
     ca_pem = read_regular(folder / ca_file).decode() if ca_file is not None else None
@@ -62,26 +55,16 @@ def kubernetes_settings(
 
 def pod_options(settings: Settings, provider: ProviderName) -> dict[tuple[SkuName, int], PodOption]:
     """Return the launch options at a provider, by SKU and by position in the SKU's `on`."""
-    return {
-        (SkuName(name), index): _option(SkuName(name), sku, option, shape)
-        for name, sku in settings.skus.items()
-        for shape, index, option in _shapes(name, sku, provider)
-        if option.pod is not None
-    }
-
-
-def _shapes(
-    name: str, sku: SkuSettings, provider: ProviderName
-) -> Iterator[tuple[str, int, KubernetesOptionKeys]]:
-    """Yield a SKU's launch options at a provider, each with a name of its own and its position.
-
-    The names are in offerings, on which a failure puts a hold: the second option is `SKU.2`.
-    """
-    number = 0
-    for index, option in enumerate(sku.launch_options):
-        if option.provider == provider and isinstance(option, KubernetesOptionKeys):
-            number += 1
-            yield name if number == 1 else f"{name}.{number}", index, option
+    found: dict[tuple[SkuName, int], PodOption] = {}
+    for name, sku in settings.skus.items():
+        number = 0
+        for index, option in enumerate(sku.launch_options):
+            if option.provider == provider and isinstance(option, KubernetesOptionKeys):
+                number += 1
+                # Offerings have this name, and a failure puts a hold on one of them.
+                shape = name if number == 1 else f"{name}.{number}"
+                found[SkuName(name), index] = _option(SkuName(name), sku, option, shape)
+    return found
 
 
 def _option(name: SkuName, sku: SkuSettings, option: KubernetesOptionKeys, shape: str) -> PodOption:
@@ -101,7 +84,7 @@ def _option(name: SkuName, sku: SkuSettings, option: KubernetesOptionKeys, shape
     )
 
 
-def accelerator_of(wanted: AcceleratorSettings | None, pod: Pod) -> Accelerator | None:
+def accelerator_of(wanted: WantedAccelerator | None, pod: Pod) -> Accelerator | None:
     """Return the accelerators of a SKU's pod: their resource, and how many."""
     if wanted is None:
         return None

@@ -9,7 +9,7 @@ removal alone: a watch with a label selector also reports a pod as deleted that 
 documentation, "API Concepts"). So a pod that was removed before its end is read again.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,8 @@ from autoscaler.model.identifiers import ProviderMachineId, Seconds
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.server import ApiServer
-from autoscaler.providers.kubernetes.identity.ownership import identity_of
+from autoscaler.providers.kubernetes.identity import ownership
+from autoscaler.providers.kubernetes.identity.ownership import identity_of, metadata_of
 from autoscaler.providers.kubernetes.listing.ends import is_disruption_revoked
 from autoscaler.providers.kubernetes.listing.machines import (
     disruption_notice,
@@ -33,7 +34,6 @@ from autoscaler.providers.kubernetes.listing.machines import (
 )
 from autoscaler.providers.kubernetes.listing.statuses import pod_state
 from autoscaler.providers.kubernetes.notices.background import Background
-from autoscaler.providers.kubernetes.notices.observed_api import ObservedApi
 from autoscaler.providers.kubernetes.notices.watch import Change, PodWatch
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
@@ -42,6 +42,40 @@ AT_ONCE = 10
 
 MOST_REMOVED = 5000
 """Ended or removed pods that are remembered, the last ones. Others are missing in two complete lists."""
+
+
+class ObservedApi:
+    """Implements `ApiServer`. Calls `see` with each pod of the fleet in an answer, such as a page of a list."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        settings: KubernetesSettings,
+        see: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        self._api, self._settings, self._see = api, settings, see
+        self.text, self.lines, self.close = api.text, api.lines, api.close
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the JSON of the answer to one request (see `ApiServer`)."""
+        answer = await self._api.request(method, path, query, body)
+        shown = answer if isinstance(answer, Mapping) else {}
+        for found in shown.get("items") or (shown,):
+            if self._is_pod_of_fleet(found):
+                self._see(found)
+        return answer
+
+    def _is_pod_of_fleet(self, found: Mapping[str, Any]) -> bool:
+        """Return True for a pod with its status. The answer to its creation has the metadata alone."""
+        if metadata_of(found, "labels").get(ownership.FLEET) != self._settings.fleet:
+            return False
+        return found["metadata"].get("namespace") == self._settings.namespace and "status" in found
 
 
 @provider_errors
