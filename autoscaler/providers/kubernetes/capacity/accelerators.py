@@ -4,7 +4,6 @@ For clusters without a provisioner: a pod beyond this number fits on no node. Th
 pods run. This count only keeps the planner from creating pods that would wait.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from autoscaler.providers.kubernetes.identity.ownership import (
 from autoscaler.providers.kubernetes.listing.pods import pages
 from autoscaler.providers.kubernetes.manifest.pod import node_selector, tolerations
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
-from autoscaler.providers.kubernetes.values.quantities import quantity
+from autoscaler.providers.kubernetes.values.quantities import devices, units
 
 
 class Usage:
@@ -46,8 +45,7 @@ class Usage:
             if not node or pod.get("status", {}).get("phase") in ("Failed", "Succeeded"):
                 continue
             extended = _extended(pod["spec"])
-            for resource, units in extended.items():
-                self.all[(node, resource)] += units
+            self.all.update({(node, resource): count for resource, count in extended.items()})
             quota = metadata_of(pod, "annotations").get(QUOTA)
             if quota and self._is_counted(pod):
                 resource = quota.partition("{")[0]
@@ -105,10 +103,9 @@ def free_units(
         ]
         counted = {_name(node) for node, of_node in fitting if of_node}
         free = sum(_free(node, of_node, key, used) for node, of_node in fitting if of_node)
-        elsewhere = [
-            units for (one, name), units in used.own.items() if one == key and name not in counted
-        ]
-        found[key] = free + sum(elsewhere)
+        found[key] = free + sum(
+            count for (one, name), count in used.own.items() if one == key and name not in counted
+        )
     return found
 
 
@@ -118,7 +115,8 @@ def _free(node: Mapping[str, Any], options: Sequence[PodOption], key: str, used:
     smallest = min(one.accelerator.count for one in options if one.accelerator is not None)
     name = _name(node)
     others = used.all[(name, resource)] - used.own[(key, name)]
-    free = max(0, _allocatable(node, resource) - others)
+    allocatable = (node.get("status", {}).get("allocatable") or {}).get(resource)
+    free = max(0, units(allocatable) - others)
     return free - free % smallest
 
 
@@ -164,10 +162,6 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     return key == taint.get("key") and same_value
 
 
-def _allocatable(node: Mapping[str, Any], resource: str) -> int:
-    return _units((node.get("status", {}).get("allocatable") or {}).get(resource))
-
-
 def _extended(spec: Mapping[str, Any]) -> Counter[str]:
     """Return what the scheduler counts: all containers and sidecars together, or the largest init container.
 
@@ -176,26 +170,14 @@ def _extended(spec: Mapping[str, Any]) -> Counter[str]:
     sidecars: Counter[str] = Counter()
     largest: Counter[str] = Counter()
     for container in spec.get("initContainers") or ():
-        beside = sidecars + Counter(_limits(container))
+        beside = sidecars + Counter(devices(container))
         largest |= beside
         if container.get("restartPolicy") == "Always":
             sidecars = beside
     together = sidecars
     for container in spec.get("containers") or ():
-        together += Counter(_limits(container))
+        together += Counter(devices(container))
     return largest | together
-
-
-def _limits(container: Mapping[str, Any]) -> dict[str, int]:
-    limits = (container.get("resources") or {}).get("limits") or {}
-    return {name: _units(value) for name, value in limits.items() if "/" in name}
-
-
-def _units(value: object) -> int:
-    try:
-        return math.floor(quantity(value)) if value is not None else 0
-    except ValueError:
-        return 0
 
 
 def _name(node: Mapping[str, Any]) -> str:

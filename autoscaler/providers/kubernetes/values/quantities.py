@@ -4,8 +4,11 @@ Source: Kubernetes API reference, "Quantity".
 """
 
 import contextlib
+import math
 import re
+from collections.abc import Mapping
 from decimal import Decimal, DecimalException
+from typing import Any
 
 _FORM = re.compile(r"[+-]?[0-9.]++[eEinumkKMGTP]*+[-+]?[0-9]*+")
 """What the API server reads (apimachinery, `pkg/api/resource/quantity.go`). It ignores spaces around it."""
@@ -50,3 +53,17 @@ def bytes_of(shared_memory: str | None, memory: object) -> int | None:
         # A limit of 0 is none.
         return int(quantity(memory)) // 2 or None
     return None
+
+
+def units(value: object) -> int:
+    """Return the whole units of a quantity, or 0 if the value is none."""
+    try:
+        return math.floor(quantity(value))
+    except ValueError:
+        return 0
+
+
+def devices(container: Mapping[str, Any]) -> dict[str, int]:
+    """Return the extended resources in the limits of a container, such as `nvidia.com/gpu`, by name."""
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return {name: units(value) for name, value in limits.items() if "/" in name}
