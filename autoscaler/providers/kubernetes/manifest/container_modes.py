@@ -53,43 +53,41 @@ cp /dind/etc/subuid /dind/etc/subgid
 
 
 def add_container_mode(
-    spec: Mapping[str, Any],
+    spec: dict[str, Any],
     option: PodOption,
     resources: Mapping[str, Any],
     shared_memory: int | None = None,
-) -> dict[str, Any]:
-    """Return a pod's spec with what the container mode of its launch option needs.
+) -> None:
+    """Add to a pod's spec what the container mode of its launch option needs, if it has one.
 
     `resources` are those of an init container without devices. `shared_memory` is the size of /dev/shm in
     Docker's containers, in bytes (None: Docker's default).
     """
     if option.dind is not None:
-        return _with_docker(spec, option.dind, option.image, resources, shared_memory)
-    return _with_hooks(spec, option.hooks, option.image) if option.hooks is not None else dict(spec)
+        _add_docker(spec, option.dind, option.image, resources, shared_memory)
+    elif option.hooks is not None:
+        _add_hooks(spec, option.hooks, option.image)
 
 
-def _with_docker(
-    spec: Mapping[str, Any],
+def _add_docker(
+    spec: dict[str, Any],
     mode: Dind,
     image: str,
     resources: Mapping[str, Any],
     shared_memory: int | None,
-) -> dict[str, Any]:
+) -> None:
     size = [] if shared_memory is None else [f"{SIZE_OF_DOCKER}{shared_memory}"]
     user = spec["securityContext"]["runAsUser"]
     socket_folder = f"/run/user/{user}"
     host = {"name": "DOCKER_HOST", "value": f"unix://{socket_folder}/docker.sock"}
     socket = {"name": "dind-socket", "mountPath": socket_folder}
+    spec["initContainers"] += [
+        _files(image, user, resources),
+        _daemon(mode, user, [host], [socket], size),
+    ]
+    _add_to_runner(spec, [host], socket)
     volumes = ("dind-etc", "dind-externals", "dind-data", "dind-socket")
-    return {
-        **spec,
-        "initContainers": [
-            _files(image, user, resources),
-            _daemon(mode, user, [host], [socket], size),
-        ],
-        "containers": [_with(one, env=[host], mounts=[socket]) for one in spec["containers"]],
-        "volumes": [*spec["volumes"], *({"name": name, "emptyDir": {}} for name in volumes)],
-    }
+    spec["volumes"] += [{"name": name, "emptyDir": {}} for name in volumes]
 
 
 def _files(image: str, user: int, resources: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,7 +148,7 @@ def _daemon(
     }
 
 
-def _with_hooks(spec: Mapping[str, Any], mode: KubernetesMode, image: str) -> dict[str, Any]:
+def _add_hooks(spec: dict[str, Any], mode: KubernetesMode, image: str) -> None:
     hooks = HOOKS if mode.work_volume is not None else HOOKS_WITHOUT_VOLUME
     env: list[dict[str, Any]] = [
         {"name": "ACTIONS_RUNNER_CONTAINER_HOOKS", "value": hooks},
@@ -164,13 +162,10 @@ def _with_hooks(spec: Mapping[str, Any], mode: KubernetesMode, image: str) -> di
         {"name": "ACTIONS_RUNNER_IMAGE", "value": image},
     ]
     access = {"name": API_ACCESS_VOLUME, "mountPath": API_ACCESS_FOLDER, "readOnly": True}
+    _add_to_runner(spec, env, access)
+    spec["serviceAccountName"] = mode.service_account
     volumes = [_work(mode) if one["name"] == WORK_VOLUME else one for one in spec["volumes"]]
-    return {
-        **spec,
-        "serviceAccountName": mode.service_account,
-        "containers": [_with(one, env=env, mounts=[access]) for one in spec["containers"]],
-        "volumes": [*volumes, _api_access()],
-    }
+    spec["volumes"] = [*volumes, _api_access()]
 
 
 def _work(mode: KubernetesMode) -> dict[str, Any]:
@@ -201,11 +196,9 @@ def _api_access() -> dict[str, Any]:
     return {"name": API_ACCESS_VOLUME, "projected": {"sources": sources}}
 
 
-def _with(
-    container: Mapping[str, Any], env: list[dict[str, Any]], mounts: list[dict[str, Any]]
-) -> dict[str, Any]:
-    return {
-        **container,
-        "env": [*container.get("env", ()), *env],
-        "volumeMounts": [*container["volumeMounts"], *mounts],
-    }
+def _add_to_runner(
+    spec: Mapping[str, Any], env: list[dict[str, Any]], mount: dict[str, Any]
+) -> None:
+    [runner] = spec["containers"]
+    runner["env"] = env
+    runner["volumeMounts"].append(mount)
