@@ -6,6 +6,7 @@ from autoscaler.config.checks.skus import repeats
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import OptionOf, options_of, sections_of
+from autoscaler.config.settings.shapes import NoValueError
 from autoscaler.config.settings.sku import Driver
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.kubernetes.configuration import (
@@ -41,6 +42,13 @@ def check(configuration: Configuration) -> Iterator[Problem]:
 def pods_of(configuration: Configuration) -> Iterator[PodOf]:
     """Return the launch options on Kubernetes."""
     return options_of(configuration, KubernetesSection, KubernetesOptionKeys)
+
+
+def pod_of(one: PodOf) -> Pod:
+    """Return the pod of a launch option. Raises NoValueError if it has none, which is an error of its own."""
+    if one.option.pod is None:
+        raise NoValueError("pod")
+    return one.option.pod
 
 
 def resources_of(pod: Pod) -> Iterator[tuple[KeyPath, Mapping[str, str]]]:
@@ -118,8 +126,7 @@ def _driver(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
 
 def _selectors(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
     """Check that node selectors do not contradict the SKU, whose labels the pods select already."""
-    labels = one.option.pod.node_selector if one.option.pod is not None else {}
-    for key, value in labels.items():
+    for key, value in pod_of(one).node_selector.items():
         label = key.removeprefix("beta.")
         if label == "kubernetes.io/os":
             own, fix = "linux", "remove it"
@@ -134,7 +141,7 @@ def _selectors(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
 
 def _resources(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
     """Check that accelerators are in `accelerator`, and nowhere else."""
-    for path, resources in resources_of(one.option.pod) if one.option.pod is not None else ():
+    for path, resources in resources_of(pod_of(one)):
         for key in resources:
             if key.startswith(_ACCELERATORS):
                 what = "accelerators are not part of resources"
@@ -145,7 +152,7 @@ def _resources(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
 
 
 def _accelerator_resource(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
-    resource = one.option.pod.accelerator_resource if one.option.pod is not None else None
+    resource = pod_of(one).accelerator_resource
     if resource is not None and "accelerator" not in one.sku.model_fields_set:
         what = "names the resource of accelerators, and the SKU has none"
         fix = "add accelerator: {vendor: ..., count: ...} to the SKU, or remove it"
@@ -153,7 +160,7 @@ def _accelerator_resource(configuration: Configuration, one: PodOf) -> Iterator[
 
 
 def _vendor(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
-    resource = one.option.pod.accelerator_resource if one.option.pod is not None else None
+    resource = pod_of(one).accelerator_resource
     if one.sku.accelerator is None or not (resource or "").startswith(_ACCELERATORS):
         return
     vendor = one.sku.accelerator.vendor
@@ -165,7 +172,7 @@ def _vendor(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
 
 def _spread(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
     """Check that no key repeats: the API server refuses the pod (`ValidateTopologySpreadConstraints`)."""
-    keys = one.option.pod.topology_spread if one.option.pod is not None else ()
+    keys = pod_of(one).topology_spread
     for index in repeats(keys):
         path = (*one.path, "pod", "topology_spread", index)
         yield configuration.error(path, f"repeats {show(keys[index])}", "remove it")

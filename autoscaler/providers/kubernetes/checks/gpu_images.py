@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.settings.sku import AcceleratorVendor
-from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pods_of
+from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pod_of, pods_of
 from autoscaler.providers.kubernetes.configuration import Pod
 from autoscaler.providers.kubernetes.settings import RUNNER
 from autoscaler.providers.kubernetes.values.image_references import (
@@ -54,10 +54,7 @@ def check(configuration: Configuration) -> Iterator[Problem]:
 
 def _image(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
     wanted = one.sku.accelerator.vendor if one.sku.accelerator is not None else None
-    pod = one.option.pod
-    if pod is None:
-        return
-    place, image = _image_of(pod)
+    place, image = _image_of(pod_of(one))
     vendors = gpu_vendors(image) if is_image_reference(image) else frozenset()
     if not vendors or wanted in vendors:
         return

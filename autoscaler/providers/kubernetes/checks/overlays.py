@@ -19,7 +19,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.providers.kubernetes.api.library import import_library
-from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pods_of
+from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pod_of, pods_of
 from autoscaler.providers.kubernetes.configuration import Pod
 from autoscaler.providers.kubernetes.manifest.overlay import OverlayError, overlay_path
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
@@ -64,9 +64,7 @@ def sample_order(sku: SkuName, option: int) -> LaunchOrder:
 
 
 def _overlay(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
-    pod = one.option.pod
-    if pod is None:
-        return
+    pod = pod_of(one)
     accelerator = one.sku.accelerator if "accelerator" in one.sku.model_fields_set else None
     own = PodOption(
         sku=SkuName(one.name),

@@ -16,14 +16,13 @@ from typing import Any
 
 from autoscaler.controller.ports.capabilities import Message, Notice
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.provider import ProviderError, provider_errors
+from autoscaler.controller.ports.provider import provider_errors
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
 from autoscaler.model.machines.interruptions import NoticeKind
-from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.identity import ownership
-from autoscaler.providers.kubernetes.identity.ownership import identity_of, metadata_of
+from autoscaler.providers.kubernetes.identity.ownership import metadata_of
 from autoscaler.providers.kubernetes.listing.ends import is_disruption_revoked
 from autoscaler.providers.kubernetes.listing.machines import (
     disruption_notice,
@@ -32,6 +31,7 @@ from autoscaler.providers.kubernetes.listing.machines import (
     pod_notice,
     removed_machine,
 )
+from autoscaler.providers.kubernetes.listing.pods import read_pod
 from autoscaler.providers.kubernetes.listing.statuses import pod_state
 from autoscaler.providers.kubernetes.notices.background import Background
 from autoscaler.providers.kubernetes.notices.watch import Change, PodWatch
@@ -109,7 +109,7 @@ class PodNotices:
         """Return these pods as the API server shows them now (see `NoticeQueue`)."""
         found = []
         for machine in machines:
-            pod = await self._pod(machine)
+            pod = await read_pod(self.api, self._settings.namespace, machine)
             if pod is not None:
                 found.append(listed_machine(self._settings, pod))
             elif machine in self._removed:
@@ -119,18 +119,6 @@ class PodNotices:
     async def close(self) -> None:
         """End the watch. Idempotent."""
         await self._background.close()
-
-    async def _pod(self, machine: ProviderMachineId) -> Mapping[str, Any] | None:
-        known = identity_of(machine)
-        if known is None:
-            return None
-        try:
-            pod = await self.api.request("GET", paths.pod(self._settings.namespace, known.name))
-        except ProviderError as error:
-            if error.code == "NotFound":
-                return None
-            raise
-        return pod if identity(pod) == known else None
 
     def _see(self, pod: Mapping[str, Any]) -> None:
         """Pass on what an answer shows of a pod, if it is new. An older answer may come after the removal."""
