@@ -9,8 +9,7 @@ import pytest
 from autoscaler.app.preflight import load_for_service
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from autoscaler.providers.kubernetes.settings import KubernetesSettings
-from autoscaler.providers.kubernetes.translation import kubernetes_settings
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, kubernetes_settings
 from tests.cluster.admission import add_priority_class
 from tests.cluster.conftest import Place, names_of
 from tests.config.fleet_file import KUBERNETES_EXAMPLE, Folder

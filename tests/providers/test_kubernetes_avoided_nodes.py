@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.providers.kubernetes.capacity.node_affinity import admits
+from autoscaler.providers.kubernetes.capacity.accelerators import admits
 from autoscaler.providers.kubernetes.launching import launch_text
 from autoscaler.providers.kubernetes.manifest.avoided_nodes import HOSTNAME
 from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_settings, with_changes

@@ -17,11 +17,12 @@ from autoscaler.providers.kubernetes.configuration import ContainerMode
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.settings import (
+    VENDOR_RESOURCES,
     Accelerator,
     KubernetesSettings,
     PodOption,
+    kubernetes_settings,
 )
-from autoscaler.providers.kubernetes.translation import VENDOR_RESOURCES, kubernetes_settings
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder
 from tests.providers.doubles import ManualClock, RememberingTelemetry

@@ -9,7 +9,7 @@ from autoscaler.config.problems import Problem
 from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
 from autoscaler.config.settings.fleet import Settings
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.kubernetes.checks import amounts, contradictions, gpu_images, modes
+from autoscaler.providers.kubernetes.checks import amounts, contradictions, modes
 from autoscaler.providers.kubernetes.configuration import (
     KEY,
     KubernetesOptionKeys,
@@ -40,7 +40,6 @@ class KubernetesKind(ProviderKind):
         yield from contradictions.check(configuration)
         yield from modes.check(configuration)
         yield from amounts.check(configuration)
-        yield from gpu_images.check(configuration)
 
     def preflight(self, configuration: Configuration, *, files: bool) -> Iterator[Problem]:
         """Return overlays that break a rule, unknown contexts, and files that cannot be used."""

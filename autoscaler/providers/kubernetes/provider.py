@@ -28,7 +28,7 @@ from autoscaler.model.identifiers import InstallationId, ProviderMachineId, Prov
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.client import KubernetesApi
-from autoscaler.providers.kubernetes.api.library import import_library
+from autoscaler.providers.kubernetes.api.kubeconfigs import import_library
 from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.capacity.accelerators import read_capacity
 from autoscaler.providers.kubernetes.deletion import delete_left_pods, delete_pods
@@ -40,8 +40,7 @@ from autoscaler.providers.kubernetes.listing.pods import PAGE, list_pods
 from autoscaler.providers.kubernetes.logs import pod_logs
 from autoscaler.providers.kubernetes.notices.queue import PodNotices
 from autoscaler.providers.kubernetes.protection import protect_pod
-from autoscaler.providers.kubernetes.settings import KubernetesSettings
-from autoscaler.providers.kubernetes.translation import kubernetes_settings
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, kubernetes_settings
 
 LARGEST_REQUEST = 250
 """Pods in one launch request: half a second at the API server's own rate."""

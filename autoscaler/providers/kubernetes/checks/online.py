@@ -37,8 +37,7 @@ from autoscaler.providers.kubernetes.configuration import KEY
 from autoscaler.providers.kubernetes.launching import dry_run, launch_text
 from autoscaler.providers.kubernetes.manifest.avoided_nodes import LEAST_KARPENTER
 from autoscaler.providers.kubernetes.manifest.pod import named_pod
-from autoscaler.providers.kubernetes.settings import KubernetesSettings
-from autoscaler.providers.kubernetes.translation import kubernetes_settings
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, kubernetes_settings
 
 _ANY_SHA256 = "0" * 64
 

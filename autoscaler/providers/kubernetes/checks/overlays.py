@@ -18,14 +18,13 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
-from autoscaler.providers.kubernetes.api.library import import_library
+from autoscaler.providers.kubernetes.api.kubeconfigs import import_library
 from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pod_of, pods_of
 from autoscaler.providers.kubernetes.configuration import Pod
 from autoscaler.providers.kubernetes.manifest.overlay import OverlayError, overlay_path
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.manifest.shared_memory import FOLDER, too_large
-from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
-from autoscaler.providers.kubernetes.translation import accelerator_of
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption, accelerator_of
 
 _NO_COMMAND = ("agent",)
 
