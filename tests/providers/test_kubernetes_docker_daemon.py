@@ -72,6 +72,7 @@ def test_an_overlay_may_not_open_the_docker_daemon_to_the_network(
 
 
 HOST_PORT = {"ports": [{"containerPort": 80, "hostPort": 80}]}
+CLAIM = {"persistentVolumeClaim": {"claimName": "shared"}}
 
 
 def daemon(**security: Any) -> dict[str, Any]:
@@ -105,6 +106,11 @@ def daemon(**security: Any) -> dict[str, Any]:
             {"volumes": [{"name": "disk", "hostPath": {"path": "/"}}]},
             "spec.volumes[disk].hostPath",
         ),
+        (
+            {"volumes": [{"name": "dind-socket", "emptyDir": None, **CLAIM}]},
+            "spec.volumes[dind-socket]",
+        ),
+        ({"volumes": [{"name": "dind-etc", "emptyDir": None, **CLAIM}]}, "spec.volumes[dind-etc]"),
         (daemon(runAsUser=0), "spec.initContainers[dind].securityContext.runAsUser"),
         (daemon(runAsNonRoot=False), "spec.initContainers[dind].securityContext.runAsNonRoot"),
         (

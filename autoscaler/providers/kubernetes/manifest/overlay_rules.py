@@ -26,6 +26,8 @@ _OUR_VOLUMES = {
     "api-access": "the token of the container hooks",
 }
 """Volumes that only the container `runner` may have."""
+_OF_DIND = ("dind-etc", "dind-socket")
+"""Volumes with the privileged daemon's users and its socket: a claim would share them with other pods."""
 _CREDENTIALS = frozenset({"serviceAccountToken", "podCertificate"})
 """Sources of projected volumes that prove the pod's identity."""
 _OF_THE_AGENT = ("RUNNER_AGENT_ROOT", "RUNNER_AGENT_ACCELERATORS")
@@ -122,7 +124,8 @@ def _spec_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[
 
 def _volume_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
     volumes = {one.get("name"): one for one in elements(spec, "volumes")}
-    kept = {one["name"]: one for one in elements(own, "volumes") if one["name"] in _OUR_VOLUMES}
+    names = {*_OUR_VOLUMES, *_OF_DIND}
+    kept = {one["name"]: one for one in elements(own, "volumes") if one["name"] in names}
     for name, volume in kept.items():
         if volumes.get(name) != volume:
             yield f"spec.volumes[{name}]: must stay as it is"
