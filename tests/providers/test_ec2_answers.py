@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.events import LaunchFailure
 from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.machines.failures import FailureClass
@@ -43,7 +44,7 @@ def test_a_failure_without_an_offering_keeps_ec2s_code_and_message() -> None:
     )
 
 
-class Durations:
+class Durations(Telemetry):
     """Keeps how long calls took."""
 
     def __init__(self) -> None:

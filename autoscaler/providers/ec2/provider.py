@@ -22,7 +22,7 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
     provider_errors,
 )
-from autoscaler.controller.ports.telemetry import ProviderTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.catalogue import LaunchRate, Offering, Rate
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
@@ -76,7 +76,7 @@ class Ec2Provider:
     def __init__(
         self,
         settings: Ec2Settings,
-        telemetry: ProviderTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
         api: Api,
     ) -> None:

@@ -13,12 +13,12 @@ from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import OnlineCheck
 from autoscaler.config.reading.document import Document
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.system import SystemClock
 from autoscaler.model.identifiers import (
     InstallationId,
     Installations,
     ProviderName,
-    Seconds,
     SkuName,
 )
 from autoscaler.providers.kubernetes.api import paths
@@ -37,12 +37,7 @@ from autoscaler.providers.kubernetes.configuration import KEY
 from autoscaler.providers.kubernetes.launching import dry_run, launch_text
 from autoscaler.providers.kubernetes.manifest.avoided_nodes import LEAST_KARPENTER
 from autoscaler.providers.kubernetes.manifest.pod import named_pod
-from autoscaler.providers.kubernetes.settings import (
-    ContainerHooks,
-    DockerInDocker,
-    KubernetesSettings,
-)
-from autoscaler.providers.kubernetes.translation import kubernetes_settings
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, kubernetes_settings
 
 _ANY_SHA256 = "0" * 64
 
@@ -76,15 +71,6 @@ def rights_of(settings: KubernetesSettings) -> tuple[Right, ...]:
     return _RIGHTS if settings.provisioner else (*_RIGHTS, *_CAPACITY)
 
 
-class _NoMetrics:
-    """Implements `ProviderTelemetry` for a command, which has no metrics."""
-
-    def provider_call(
-        self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
-    ) -> None:
-        """Do nothing."""
-
-
 async def check_online(configuration: Configuration) -> OnlineCheck:
     """Return what the cluster of each provider answered."""
     settings, folder = configuration.settings, configuration.path.parent
@@ -98,7 +84,7 @@ async def check_online(configuration: Configuration) -> OnlineCheck:
         found = kubernetes_settings(
             ProviderName(name), settings, folder, installations, _ANY_SHA256
         )
-        api = KubernetesApi(found, _NoMetrics(), SystemClock())
+        api = KubernetesApi(found, Telemetry(), SystemClock())
         cluster = _Cluster(configuration.document, found, api)
         try:
             one = await cluster.check()
@@ -212,9 +198,7 @@ class _Cluster:
         """
         options = self._settings.options
         with_overlay = [key for key, one in options.items() if one.overlay.get("spec")]
-        if not with_overlay or any(
-            isinstance(one.container_mode, DockerInDocker) for one in options.values()
-        ):
+        if not with_overlay or any(one.dind for one in options.values()):
             return
         try:
             pod = self._pod(*with_overlay[0])
@@ -242,13 +226,12 @@ class _Cluster:
             return self._document.problem(option, what, fix)
         if error.code == POD_SECURITY:
             # Without an overlay, only the Docker daemon does not pass `restricted`.
-            generated = isinstance(found.container_mode, DockerInDocker)
-            keys = ("overlay",) if found.overlay and not generated else ()
+            keys = ("overlay",) if found.overlay and not found.dind else ()
             return self._document.problem((*option, *keys), what, fix)
         if "serviceaccount" in message:
             fix = "create the service account, or correct its name"
             key = "service_account"
-            if isinstance(found.container_mode, ContainerHooks):
+            if found.hooks:
                 path: KeyPath = (*option, "container_mode", "kubernetes", key)
             else:
                 path = (*self._path, key)
