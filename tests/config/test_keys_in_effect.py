@@ -28,14 +28,10 @@ CONVERTERS = (
     "config/credentials.py",
     "config/load.py",
     "operator_commands/client.py",
+    "providers/*/*.py",
     "providers/ec2/launching/*.py",
-    "providers/ec2/listing.py",
-    "providers/ec2/notices/queue.py",
-    "providers/ec2/provider.py",
-    "providers/ec2/settings.py",
-    "providers/*/configuration.py",
-    "providers/*/factory.py",
-    "providers/*/translation.py",
+    "providers/ec2/notices/*.py",
+    "providers/kubernetes/manifest/*.py",
 )
 CONVERTED = (
     "github/settings.py",
