@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from autoscaler.providers.kubernetes.configuration import Toleration
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.settings import PodOption
 from tests.cluster.admission import add_priority_class
@@ -83,7 +84,7 @@ async def test_a_pod_whose_claim_is_being_created_is_not_refused(place: Place) -
         f"/api/v1/namespaces/{place.name}/serviceaccounts", {"metadata": {"name": "hooks"}}
     )
     mode = hooks("hooks", "1Gi", place.name)
-    tolerations = ({"key": "nvidia.com/gpu", "operator": "Exists"},)
+    tolerations = (Toleration(key="nvidia.com/gpu"),)
     async with fixed(
         place, container_mode=mode, accelerator=None, tolerations=tolerations
     ) as provider:

@@ -47,7 +47,7 @@ CPU_OPTION = PodOption(
 
 
 def with_changes(option: PodOption, **changes: Any) -> PodOption:
-    return option.model_copy(update=changes)
+    return PodOption(**{**dict(option), **changes})
 
 
 def wanted(
