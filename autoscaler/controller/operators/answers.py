@@ -8,10 +8,9 @@ from autoscaler.controller.operators.recent_past import DAY, HOUR, RecentPast
 from autoscaler.controller.ports.fleet_queries import UnknownRecordError
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
-from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model import failed_launches
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, SkuName
+from autoscaler.model.identifiers import Instant, JobId, ProviderName, SkuName
 from autoscaler.model.jobs.runners import machine_in_name
 from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.plan import Plan
@@ -204,7 +203,7 @@ class FleetAnswers:
         number = _number(name)
         job = state.jobs.get(number) if number is not None else None
         if job is not None:
-            machine = _machine_of(state, job.runner_name)
+            _, machine = state.runner_and_machine(job)
             return [("job", name), *_records_of(machine)]
         machine = machines.named(self._journal.fleet(), name)
         if machine is not None:
@@ -224,11 +223,6 @@ class FleetAnswers:
 def _number(name: str) -> JobId | None:
     digits = name.isascii() and name.isdigit() and len(name) <= _LONGEST_ID
     return JobId(int(name)) if digits else None
-
-
-def _machine_of(state: LedgerState, name: RunnerName | None) -> Machine | None:
-    runner = state.runners.get(name) if name is not None else None
-    return state.machines.get(runner.machine) if runner is not None else None
 
 
 def _records_of(machine: Machine | None) -> list[tuple[str, str]]:

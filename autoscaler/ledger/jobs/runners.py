@@ -2,7 +2,9 @@
 
 from autoscaler.ledger.failures.cooldowns import note_job_given
 from autoscaler.ledger.failures.failure_counts import count_failure, end_hold
+from autoscaler.ledger.job_holds import left_idle
 from autoscaler.ledger.machines.states import move, see
+from autoscaler.ledger.machines.unverified import has_configuration
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.changes import may_become
 from autoscaler.model.cooldowns import registration_key
@@ -106,8 +108,14 @@ def on_runner_deregistered(state: LedgerState, event: RunnerDeregistered) -> Non
 def on_runner_closed(state: LedgerState, event: RunnerClosed) -> None:
     """End the registration. Other events change its machine."""
     runner = state.runners.get(event.name)
-    if runner is not None:
-        close_runner(state, runner, event.at, event.reason)
+    if runner is None:
+        return
+    machine = state.machines.get(runner.machine)
+    if machine is not None and machine.work.runner == runner.name:
+        left_idle(state, machine, event.at)
+    close_runner(state, runner, event.at, event.reason)
+    if runner.configuration_sent_at is None and runner.state is RunnerState.DONE:
+        has_configuration(state, runner.name, event.at)  # GitHub refused to delete it as busy
 
 
 def bind_job(state: LedgerState, runner: Runner, job: JobId, at: Instant) -> None:

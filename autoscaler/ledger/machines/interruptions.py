@@ -88,7 +88,7 @@ def note_taken(state: LedgerState, machine: Machine, at: Instant) -> None:
         return
     with state.changing(machine):
         machine.interruption.taken_at = at
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    runner = state.runner_of(machine)
     job = state.jobs.get(runner.job) if runner is not None and runner.job is not None else None
     if job is not None:
         update_rerun(state, job, at)

@@ -162,9 +162,8 @@ def on_launch_request_answered(state: LedgerState, event: LaunchRequestAnswered)
         request.reason = worst[1] if left else ""
     detail = f"{len(request.slots) - len(left)} of {len(request.slots)}"
     if left:
-        _settle(state, request, event.at, "answered", f"{detail}: {worst[1]}", worst[0])
-    else:
-        _settle(state, request, event.at, "answered", detail)
+        detail = f"{detail}: {worst[1]}"
+    _settle(state, request, event.at, "answered", detail, worst[0] if left else "")
 
 
 def count_full_listing(
@@ -191,20 +190,15 @@ def count_full_listing(
     left = free_slots(state, request)
     if request.full_listings < LISTINGS_TO_WRITE_OFF and left:
         return
+    detail, unknown = f"{len(left)} of {counted(len(request.slots), 'slot')}", FailureClass.UNKNOWN
     for machine in left:
-        fail(state, machine, FailureClass.UNKNOWN, at, "no answer, and no listing shows it")
-    if left:
-        unknown = FailureClass.UNKNOWN
-        key = launch_option_key(request.sku, request.option)
-        count_failure(state, key, unknown, at, request.reason)
-        failure = LaunchFailure(unknown, "NoAnswer", request.reason)
-        note_failed_launch(state, request, failure, at)
-    detail = f"{len(left)} of {counted(len(request.slots), 'slot')}"
+        fail(state, machine, unknown, at, "no answer, and no listing shows it")
     if left:
         detail = f"{detail}: {request.reason}"
-        _settle(state, request, at, "written_off", detail, FailureClass.UNKNOWN)
-    else:
-        _settle(state, request, at, "written_off", detail)
+        key = launch_option_key(request.sku, request.option)
+        count_failure(state, key, unknown, at, request.reason)
+        note_failed_launch(state, request, LaunchFailure(unknown, "NoAnswer", request.reason), at)
+    _settle(state, request, at, "written_off", detail, unknown if left else "")
 
 
 def _worst(event: LaunchRequestAnswered) -> tuple[FailureClass, str]:

@@ -3,9 +3,10 @@
 from autoscaler.ledger.failures.circuits import note_refused_image
 from autoscaler.ledger.failures.cooldowns import note_early_exit, note_failed_boot, note_good_boot
 from autoscaler.ledger.failures.host_failures import avoid_host
-from autoscaler.ledger.job_holds import JOB_ASSIGNED_WITHIN
+from autoscaler.ledger.job_holds import JOB_ASSIGNED_WITHIN, left_idle, remove_marks_of
 from autoscaler.ledger.machines.interruptions import note_silent, note_taken
 from autoscaler.ledger.machines.states import close_its_runner, end, fail, move, see
+from autoscaler.ledger.machines.unverified import polled_for_assignment
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.changes import HistoryRow, may_become
 from autoscaler.model.events import (
@@ -84,11 +85,16 @@ def on_seen(state: LedgerState, event: MachineSeen) -> None:
     machine = state.machines.get(event.machine)
     if machine is not None:
         see(state, machine, event.at, polled=event.polled)
+        if event.polled:
+            polled_for_assignment(state, machine, event.at)
 
 
 def on_exited(state: LedgerState, event: MachineExited) -> None:
     """Mark the machine as exited. It has two minutes to power itself off."""
     machine = state.machines[event.machine]
+    left_idle(state, machine, event.at)
+    if event.reason is ExitReason.NOT_CONNECTED:
+        remove_marks_of(state, machine, event.at)
     if may_become(machine, _S.EXITED):
         with state.changing(machine):
             machine.work.exit_reason = event.reason
@@ -197,13 +203,13 @@ def _is_unfit(state: LedgerState, machine: Machine, event: MachineExited) -> boo
     """
     if event.reason is not ExitReason.NOT_CONNECTED:
         return _exited_at_once(state, machine, event.at)
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    runner = state.runner_of(machine)
     return runner is not None and runner.job is None
 
 
 def _exited_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
     """Return True if the runner exited without a job before GitHub should have given it one."""
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    runner = state.runner_of(machine)
     if runner is None or not _had_no_job(state, machine):
         return False
     started = runner.listening_at
@@ -212,7 +218,7 @@ def _exited_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
 
 def _had_no_job(state: LedgerState, machine: Machine) -> bool:
     """Return True if GitHub may still give the runner its first job. False for an ended registration."""
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    runner = state.runner_of(machine)
     return runner is not None and runner.job is None and runner.state in IDLE_STATES
 
 
