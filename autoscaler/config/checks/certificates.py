@@ -14,7 +14,8 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
 from autoscaler.config.configuration import Configuration, run_checks
-from autoscaler.config.files.pem import PemError, certificates, private_key, read_pem
+from autoscaler.config.files.pem import certificates, private_key, read_pem
+from autoscaler.config.files.regular_files import UnusableFileError
 from autoscaler.config.problems import KeyPath, Problem, printable, show
 
 # OpenSSL's errors for a key that belongs to another certificate.
@@ -46,14 +47,14 @@ def tls_problems(configuration: Configuration) -> Iterator[Problem]:
             continue
         try:
             check(read_pem(file))
-        except PemError as error:
+        except UnusableFileError as error:
             yield _problem(configuration, key, error)
         else:
             usable[key] = file
     if "certificate_file" in usable and "key_file" in usable:
         try:
             _pair(configuration, usable["certificate_file"], usable["key_file"])
-        except PemError as error:
+        except UnusableFileError as error:
             yield _problem(configuration, "key_file", error)
 
 
@@ -82,7 +83,7 @@ def authority(configuration: Configuration) -> str | None:
     file = _file(configuration, "ca_file")
     try:
         return _authority(read_pem(file)) if file is not None else None
-    except PemError:
+    except UnusableFileError:
         return None  # `tls_problems` reports it
 
 
@@ -101,7 +102,7 @@ def _path(key: str) -> KeyPath:
     return ("server", "tls", key)
 
 
-def _problem(configuration: Configuration, key: str, error: PemError) -> Problem:
+def _problem(configuration: Configuration, key: str, error: UnusableFileError) -> Problem:
     shown = show(_written(configuration, key))
     return configuration.error(_path(key), f"{shown} {error.what}", error.fix)
 
@@ -110,16 +111,16 @@ def _authority(pem: bytes) -> str:
     certificates(pem)
     if b"PRIVATE KEY" in pem:
         what = "contains a private key, and machines would get it"
-        raise PemError(what, "leave only certificates in it")
+        raise UnusableFileError(what, "leave only certificates in it")
     try:
         return pem.decode()
     except UnicodeDecodeError:
         what = "contains text that is not UTF-8"
-        raise PemError(what, "leave only certificates in it") from None
+        raise UnusableFileError(what, "leave only certificates in it") from None
 
 
 def _pair(configuration: Configuration, certificate: Path, key: Path) -> None:
-    """Load both with OpenSSL, as the listener does. Raises PemError."""
+    """Load both with OpenSSL, as the listener does. Raises UnusableFileError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     named = show(_written(configuration, "certificate_file"))
     try:
@@ -128,16 +129,16 @@ def _pair(configuration: Configuration, certificate: Path, key: Path) -> None:
         if error.reason in _MISMATCH:
             fix = "name the key of that certificate, or put the server's certificate first"
             what = f"does not match the first certificate in {named}"
-            raise PemError(what, fix) from None
+            raise UnusableFileError(what, fix) from None
         what = f"cannot be used with {named}: {error.reason}"
-        raise PemError(what, "create a new certificate and key") from None
+        raise UnusableFileError(what, "create a new certificate and key") from None
 
 
 def _certificates(configuration: Configuration, key: str) -> list[x509.Certificate]:
     file = _file(configuration, key)
     try:
         return certificates(read_pem(file)) if file is not None else []
-    except PemError:
+    except UnusableFileError:
         return []
 
 
@@ -216,7 +217,7 @@ def _refusal(
                 end.do_handshake()
     except ssl.SSLCertVerificationError as error:
         return error
-    except (PemError, ssl.SSLError, ValueError):
+    except (UnusableFileError, ssl.SSLError, ValueError):
         return None  # such as a part of a host name with more than 63 characters
     return None
 
