@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from autoscaler.ledger.failures.circuits import forget_refused_image
+from autoscaler.ledger.failures.circuits import remember_refused
 from autoscaler.ledger.failures.failure_counts import end_hold
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import Sku
@@ -32,7 +32,7 @@ def on_retried_by_operator(state: LedgerState, event: RetriedByOperator) -> None
     for row in holds_to_end(state, event.target, event.at):
         end_hold(state, row.key, event.at)
     for sku in _skus(state, event.target):
-        forget_refused_image(state, sku.name, event.at)
+        remember_refused(state, sku.name, "", event.at)
     skus = {sku.name for sku in _skus(state, event.target)}
     for demand, jobs in tuple(state.on_hold.items()):
         if not skus.isdisjoint(demand.skus):

@@ -10,13 +10,11 @@ from autoscaler.ledger.failures.failure_counts import count_failure
 from autoscaler.ledger.machines.slots import (
     bind,
     free_slots,
-    most_expensive,
-    new_slot,
     written_off_slots,
 )
 from autoscaler.ledger.machines.states import fail, move
 from autoscaler.ledger.records.state import LedgerState
-from autoscaler.model.catalogue import LaunchTokens
+from autoscaler.model.catalogue import LaunchTokens, most_units
 from autoscaler.model.changes import may_become
 from autoscaler.model.cooldowns import launch_option_key
 from autoscaler.model.events import (
@@ -35,7 +33,7 @@ from autoscaler.model.machines.launch_requests import (
     LaunchRequest,
     LaunchRequestState,
 )
-from autoscaler.model.machines.machine import MachineState
+from autoscaler.model.machines.machine import Machine, MachineState, Placement
 from autoscaler.model.wording import counted
 
 _WORST_FIRST = (
@@ -53,7 +51,9 @@ LISTINGS_APART: Seconds = 60.0
 def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded) -> None:
     """Create the request and its slots. They count against limits at the most expensive offering."""
     offerings = (state.offering(event.sku, key) for key in event.offerings)
-    dollars, quota_usage = most_expensive([one for one in offerings if one is not None])
+    known = [one for one in offerings if one is not None]
+    dollars = max(offering.dollars_per_hour for offering in known)
+    quota_usage = tuple(sorted(most_units(known).items()))
     request = LaunchRequest(
         id=event.launch_request,
         sku=event.sku,
@@ -71,7 +71,17 @@ def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded)
     spend(state, request.provider, event.at, 1, len(request.slots))
     state.note(request, event.at, "recorded", f"{len(event.slots)} x {event.sku} {event.reason}")
     for slot, machine_id in enumerate(event.slots):
-        machine = new_slot(request, machine_id, slot, event.at, dollars, quota_usage)
+        machine = Machine(
+            id=machine_id,
+            sku=request.sku,
+            provider=request.provider,
+            launch_request=request.id,
+            slot=slot,
+            created_at=event.at,
+            state=MachineState.REQUESTED,
+            since=event.at,
+            placement=Placement(dollars, quota_usage),
+        )
         state.add(machine)
         state.note(machine, event.at, "requested", f"launch request {request.id} {event.reason}")
 

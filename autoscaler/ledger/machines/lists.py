@@ -15,7 +15,7 @@ from autoscaler.ledger.machines import foreign
 from autoscaler.ledger.machines.interruptions import (
     is_unexplained,
     note_interruption,
-    note_terminated,
+    note_taken,
 )
 from autoscaler.ledger.machines.launch_requests import count_full_listing
 from autoscaler.ledger.machines.slots import bind, free_slots
@@ -235,16 +235,14 @@ def _hold_back(state: LedgerState, machine: Machine, listed: ListedMachine, at: 
     if request is None or listed.failure is None:
         return
     code, _, message = listed.reason.partition(": ")
-    place = machine.placement
-    offering = f"{machine.provider}/{place.instance_type}/{place.zone}/{place.capacity_type}"
-    failure = LaunchFailure(listed.failure, code, message, offering, listed.scope)
+    failure = LaunchFailure(listed.failure, code, message, machine.offering, listed.scope)
     of_host = listed.scope is FailureScope.HOST and (
         # A machine that was ready has shown that its host works. It ended for a reason of its own.
         machine.state not in _NOT_YET_UP
         or is_of_host(state, machine, listed.failure, at, listed.reason)
     )
     if not of_host:
-        hold_back(state, request, failure, at, image=place.image or _UNKNOWN_IMAGE)
+        hold_back(state, request, failure, at, image=machine.placement.image or _UNKNOWN_IMAGE)
     note_failed_launch(state, request, failure, at)
 
 
@@ -324,7 +322,8 @@ def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
         note_failed_boot(state, machine, FailureClass.UNKNOWN, at, reason, of_host=False)
     lost = to is MachineState.LOST
     code = TerminationReason.LOST if lost else found_reason(state, machine)
-    note_terminated(state, machine, at)
+    if machine.state is MachineState.ASSIGNED:
+        note_taken(state, machine, at)  # no exit was reported
     left_idle(state, machine, at)
     close_its_runner(state, machine, at, f"its machine is terminated: {reason}")
     end(state, machine, to, code, at, reason)
