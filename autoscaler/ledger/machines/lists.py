@@ -36,7 +36,6 @@ from autoscaler.ledger.machines.unverified import (
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.changes import may_become
 from autoscaler.model.events import (
-    LaunchedMachine,
     LaunchFailure,
     ListedMachine,
     MachinesListed,
@@ -253,7 +252,7 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
         unknown = UnverifiedReason.UNKNOWN_LAUNCH_REQUEST
         adopt(state, event.provider, listed, event.at, unknown)
         return
-    machine = bind(state, request, _launched(listed), event.at)
+    machine = bind(state, request, listed, event.at)
     if machine is not None and listed.assigned:
         shown_as_assigned(state, machine, event.at)
     if machine is None:
@@ -274,22 +273,11 @@ def _see_ended_unbound(state: LedgerState, listed: ListedMachine, at: Instant) -
     request = state.launch_requests.get(listed.launch_request)
     if request is None or request.sent_at is None:
         return
-    machine = bind(state, request, _launched(listed), at, deque(free_slots(state, request)))
+    machine = bind(state, request, listed, at, deque(free_slots(state, request)))
     if machine is not None:
         with state.changing(machine):
             machine.placement.host = listed.host
         _ended_by_itself(state, machine, listed, at)
-
-
-def _launched(listed: ListedMachine) -> LaunchedMachine:
-    return LaunchedMachine(
-        listed.provider_id,
-        listed.instance_type,
-        listed.zone,
-        listed.capacity_type,
-        listed.image,
-        listed.launch_time,
-    )
 
 
 def _add_surplus(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:

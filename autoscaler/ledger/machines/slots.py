@@ -5,7 +5,7 @@ from collections import deque
 from autoscaler.ledger.failures.cooldowns import end_holds_of_launch
 from autoscaler.ledger.machines.states import move
 from autoscaler.ledger.records.state import LedgerState
-from autoscaler.model.events import LaunchedMachine
+from autoscaler.model.events import LaunchedMachine, ListedMachine
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.launch_requests import LaunchRequest
@@ -15,7 +15,7 @@ from autoscaler.model.machines.machine import Machine, MachineState
 def bind(
     state: LedgerState,
     request: LaunchRequest,
-    launched: LaunchedMachine,
+    launched: LaunchedMachine | ListedMachine,
     at: Instant,
     slots: deque[Machine] | None = None,
 ) -> Machine | None:
