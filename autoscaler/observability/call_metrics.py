@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from prometheus_client import Counter, Histogram
 
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
@@ -14,7 +15,7 @@ from autoscaler.observability.labels import BoundedLabel
 from autoscaler.observability.series import Series
 
 
-class CallMetrics:
+class CallMetrics(Telemetry):
     """Reports what the controller calls, and who calls the controller."""
 
     def __init__(self, series: Series, provider: BoundedLabel) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from autoscaler.controller.ports.fleet_queries import UnknownRecordError
+from autoscaler.controller.operators.answers import FleetQueries, UnknownRecordError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, SkuName
@@ -27,7 +27,7 @@ from tests.ledger.builders import World
 
 
 @dataclass
-class AskedWorld:
+class AskedWorld(FleetQueries):
     """Answers about a world of the ledger's tests, with a history and starts that the test gives."""
 
     world: World
