@@ -209,7 +209,9 @@ def test_the_number_of_remembered_demand_classes_is_bounded() -> None:
     found = world.state.class_of("acme/0", ("gpu",))
     assert found == GPU_CLASS
     assert found is world.state.class_of("acme/0", ("gpu",))
-    assert len(world.state._classes) <= MOST_CLASSES
+    known = world.state._classes
+    for cache in (known.class_of, known.why_unmatched, known._shared):
+        assert cache.cache_info().currsize <= MOST_CLASSES
     assert world.state.class_of("acme/0", ("other",)) is None
 
 

@@ -24,7 +24,7 @@ from autoscaler.model.jobs.runners import (
     Runner,
     RunnerState,
 )
-from autoscaler.model.machines.machine import Machine, MachineState
+from autoscaler.model.machines.machine import MachineState
 
 
 def on_runner_named(state: LedgerState, event: RunnerNamed) -> None:
@@ -38,7 +38,9 @@ def on_runner_named(state: LedgerState, event: RunnerNamed) -> None:
         machine.work.runner = event.name
         machine.work.tries += 1
         machine.progress.assigned_at = machine.progress.assigned_at or event.at
-    spend_registration(state, event.demand.account, event.at)
+    account = event.demand.account
+    left = registration_level(state, account, event.at) - 1.0
+    state.registration_levels[account] = (left, event.at)
     state.note(runner, event.at, "named", f"for {' '.join(event.demand.runner_labels)}")
 
 
@@ -133,11 +135,6 @@ def close_runner(state: LedgerState, runner: Runner, at: Instant, reason: str) -
     _advance(state, runner, RunnerState.DONE, at, reason)
 
 
-def spend_registration(state: LedgerState, account: str, at: Instant) -> None:
-    """Use one registration of an account's budget."""
-    state.registration_levels[account] = (registration_level(state, account, at) - 1.0, at)
-
-
 def registration_level(state: LedgerState, account: str, at: Instant) -> float:
     """Return how many runners an account may register now (a token bucket)."""
     rate = state.catalogue.registration
@@ -152,13 +149,8 @@ def _close_and_free_machine(state: LedgerState, runner: Runner, at: Instant, rea
         return
     if machine.state is MachineState.ASSIGNED and not machine.work.may_run_job:
         move(state, machine, MachineState.READY, at, reason)
-        _clear_assignment(state, machine)
-
-
-def _clear_assignment(state: LedgerState, machine: Machine) -> None:
-    with state.changing(machine):
-        machine.work.runner = None
-        machine.progress.assigned_at = None
+        with state.changing(machine):
+            machine.work.runner = machine.progress.assigned_at = None
 
 
 def _advance(
