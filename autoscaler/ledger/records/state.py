@@ -314,24 +314,18 @@ class LedgerState(IndexedRecords):
 
     def _records_like(self, record: Record) -> dict[Any, Any]:
         """Return all records of a record's kind, by key."""
-        by_kind: dict[type[Record], dict[Any, Any]] = {
-            Job: self.jobs,
-            LaunchRequest: self.launch_requests,
-            Machine: self.machines,
-            Rerun: self.reruns,
-            Runner: self.runners,
-        }
-        return by_kind[type(record)]
+        records: dict[Any, Any] = getattr(self, _KINDS[type(record)][2])
+        return records
 
 
-_KINDS: dict[type[Record], tuple[str, str]] = {
-    Job: ("job", "id"),
-    LaunchRequest: ("launch_request", "id"),
-    Machine: ("machine", "id"),
-    Rerun: ("rerun", "job"),
-    Runner: ("runner", "name"),
+_KINDS: dict[type[Record], tuple[str, str, str]] = {
+    Job: ("job", "id", "jobs"),
+    LaunchRequest: ("launch_request", "id", "launch_requests"),
+    Machine: ("machine", "id", "machines"),
+    Rerun: ("rerun", "job", "reruns"),
+    Runner: ("runner", "name", "runners"),
 }
-"""Of each kind of record: its name in the history, and the field that is its key."""
+"""Of each kind of record: its name in the history, the field that is its key, and where the records are."""
 
 
 def _key(record: Record) -> Any:
