@@ -50,17 +50,18 @@ LISTINGS_APART: Seconds = 60.0
 
 def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded) -> None:
     """Create the request and its slots. They count against limits at the most expensive offering."""
-    offerings = (state.offering(event.sku, key) for key in event.offerings)
+    launch = event.launch
+    offerings = (state.offering(launch.sku, key) for key in launch.offerings)
     known = [one for one in offerings if one is not None]
     dollars = max(offering.dollars_per_hour for offering in known)
     quota_usage = tuple(sorted(most_units(known).items()))
     request = LaunchRequest(
         id=event.launch_request,
-        sku=event.sku,
-        provider=event.provider,
-        option=event.option,
-        capacity_type=event.capacity_type,
-        offerings=event.offerings,
+        sku=launch.sku,
+        provider=launch.provider,
+        option=launch.option,
+        capacity_type=launch.capacity_type,
+        offerings=launch.offerings,
         slots=event.slots,
         token=event.token,
         body="",
@@ -69,7 +70,7 @@ def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded)
     )
     state.add(request)
     spend(state, request.provider, event.at, 1, len(request.slots))
-    state.note(request, event.at, "recorded", f"{len(event.slots)} x {event.sku} {event.reason}")
+    state.note(request, event.at, "recorded", f"{len(event.slots)} x {launch.sku} {launch.reason}")
     for slot, machine_id in enumerate(event.slots):
         machine = Machine(
             id=machine_id,
@@ -83,7 +84,7 @@ def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded)
             placement=Placement(dollars, quota_usage),
         )
         state.add(machine)
-        state.note(machine, event.at, "requested", f"launch request {request.id} {event.reason}")
+        state.note(machine, event.at, "requested", f"launch request {request.id} {launch.reason}")
 
 
 def on_launch_request_prepared(state: LedgerState, event: LaunchRequestPrepared) -> None:
