@@ -42,6 +42,7 @@ from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.jobs.runners import Runner, runner_name
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine
+from autoscaler.model.plan import Launch
 
 NOW: Instant = 1_800_000_000.0
 EAST = ProviderName("east")
@@ -228,10 +229,8 @@ def _launch(ledger: Ledger, sku: Sku, name: str, count: int, at: Instant) -> Non
     keys = tuple(offering.key for offering in option.offerings)
     kind = option.capacity_types[0]
     call = LaunchRequestId(name)
-    token, why = f"token-{name}", "for 1 waiting job"
-    ledger.apply(
-        e.LaunchRequestRecorded(at, call, sku.name, EAST, 0, kind, keys, slots, token, why)
-    )
+    launch = Launch(sku.name, EAST, 0, kind, keys, count, "for 1 waiting job")
+    ledger.apply(e.LaunchRequestRecorded(at, call, launch, slots, f"token-{name}"))
     ledger.apply(e.LaunchRequestPrepared(at, call, "{}"))
     ledger.apply(e.LaunchRequestSent(at, call))
     given = tuple(

@@ -17,12 +17,11 @@ from autoscaler.config.files.operator_tokens import (
     SHORTEST_TOKEN,
     TOKENS_FIX,
     OperatorToken,
-    UnusableTokenFileError,
     is_token,
     parse_operator_tokens,
 )
-from autoscaler.config.files.pem import PemError, private_key
-from autoscaler.config.files.regular_files import read_bounded
+from autoscaler.config.files.pem import private_key
+from autoscaler.config.files.regular_files import UnusableFileError, read_bounded
 from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, show
 
 MAX_SECRET_BYTES = 64 * 1024
@@ -36,12 +35,6 @@ NIST SP 800-131A requires 112 for HMAC. GitHub asks for "a random string of text
 _WEBHOOK: KeyPath = ("github", "webhook_secret_file")
 _ADMIN: KeyPath = ("server", "admin_token_file")
 _METRICS: KeyPath = ("server", "metrics_token_file")
-_FIXES = {
-    _WEBHOOK: "write one secret per line",
-    _ADMIN: TOKENS_FIX,
-    _METRICS: "write one token per line, such as the output of openssl rand -hex 32",
-}
-
 
 _STRONGER = "write the output of openssl rand -hex 32 into the file and into the webhook at GitHub"
 
@@ -59,12 +52,11 @@ def read_private_keys(configuration: Configuration) -> tuple[AppCredentials, ...
     found: list[AppCredentials] = []
     problems: list[Problem] = []
     for index, app in enumerate(configuration.settings.github.apps):
+        path = ("github", "apps", index, "private_key_file")
         try:
-            pem = _app_key(configuration, _app_path(index), app.private_key_file)
+            found.append(AppCredentials(app.id, _read(configuration, path, app.private_key_file)))
         except ConfigurationError as error:
             problems += error.problems
-        else:
-            found.append(AppCredentials(app.id, SecretBytes(pem)))
     if problems:
         raise ConfigurationError(problems)
     return tuple(found)
@@ -75,26 +67,29 @@ def read_webhook_secrets(configuration: Configuration) -> tuple[SecretBytes, ...
 
     Raises ConfigurationError.
     """
-    return _secrets(configuration, _WEBHOOK, configuration.settings.github.webhook_secret_file)
+    secrets: tuple[SecretBytes, ...] = _read(
+        configuration, _WEBHOOK, configuration.settings.github.webhook_secret_file
+    )
+    return secrets
 
 
 def read_admin_tokens(configuration: Configuration) -> tuple[OperatorToken, ...]:
     """Return the operators' tokens; none if no file is configured. Raises ConfigurationError."""
     name = configuration.settings.server.admin_token_file
-    return _operator_tokens(configuration, _ADMIN, name) if name is not None else ()
+    return _read(configuration, _ADMIN, name) if name is not None else ()
 
 
 def read_metrics_tokens(configuration: Configuration) -> tuple[SecretBytes, ...]:
     """Return the tokens for /metrics; none if no file is configured. Raises ConfigurationError."""
     name = configuration.settings.server.metrics_token_file
-    return _tokens(configuration, _METRICS, name) if name is not None else ()
+    return _read(configuration, _METRICS, name) if name is not None else ()
 
 
 def read_operator_tokens(file: Path) -> tuple[OperatorToken, ...]:
     """Return the tokens of a file that fleet.yaml does not name. Raises ConfigurationError."""
     try:
         return parse_operator_tokens(read_bounded(file, str(file), MAX_SECRET_BYTES))
-    except UnusableTokenFileError as error:
+    except UnusableFileError as error:
         problem = Problem(str(file), 0, "", str(error), TOKENS_FIX)
         raise ConfigurationError([problem]) from None
 
@@ -113,19 +108,18 @@ def secret_problems(configuration: Configuration) -> Iterator[Problem]:
     `named_files` reports missing files, and `certificates` the errors of the server's key.
     """
     for path, name in configuration.named_files():
-        read = _READERS.get(str(path[-1]))
-        if read is None or configuration.readable_file(name) is None:
+        if path[-1] not in _PARSERS or configuration.readable_file(name) is None:
             continue
         try:
-            found = read(configuration, path, name)
+            found = _read(configuration, path, name)
         except ConfigurationError as error:
             yield from error.problems
         else:
             if path == _WEBHOOK and any(map(_is_short, found)):
                 what = (
                     f"{show(name)} has a secret of less than {SHORTEST_WEBHOOK_SECRET} characters, "
+                    "which can be guessed"
                 )
-                what += "which can be guessed"
                 yield configuration.warning(path, what, _STRONGER)
 
 
@@ -134,76 +128,57 @@ def _is_short(secret: SecretBytes) -> bool:
     return len(secret.get_secret_value()) < SHORTEST_WEBHOOK_SECRET
 
 
-def _app_path(index: int) -> KeyPath:
-    return ("github", "apps", index, "private_key_file")
-
-
-def _app_key(configuration: Configuration, path: KeyPath, name: str) -> bytes:
-    """Return the file's key: unencrypted RSA (GitHub Docs, "Managing private keys for GitHub Apps")."""
-    pem = _read(configuration, path, name)
-    try:
-        key = private_key(pem)
-    except PemError as error:
-        raise _problem(configuration, path, name, error.what) from None
-    if not isinstance(key, rsa.RSAPrivateKey):
-        raise _problem(configuration, path, name, "contains a private key that is not RSA")
-    return pem
-
-
-def _secrets(configuration: Configuration, path: KeyPath, name: str) -> tuple[SecretBytes, ...]:
-    lines = [line.strip() for line in _read(configuration, path, name).splitlines()]
-    secrets = tuple(SecretBytes(line) for line in lines if line)
-    if not secrets:
-        raise _problem(configuration, path, name, "contains no secret")
-    if len(secrets) > MAX_WEBHOOK_SECRETS:
-        what = f"contains more than {MAX_WEBHOOK_SECRETS} secrets"
-        raise _problem(configuration, path, name, what)
-    return secrets
-
-
-def _tokens(configuration: Configuration, path: KeyPath, name: str) -> tuple[SecretBytes, ...]:
-    """Return the file's tokens: visible ASCII for a header (RFC 6750), and too long to guess."""
-    tokens = _secrets(configuration, path, name)
-    if not all(is_token(token.get_secret_value()) for token in tokens):
-        what = (
-            f"contains a token that does not have {SHORTEST_TOKEN} to 1024 visible ASCII characters"
-        )
-        raise _problem(configuration, path, name, what)
-    return tokens
-
-
-def _operator_tokens(
-    configuration: Configuration, path: KeyPath, name: str
-) -> tuple[OperatorToken, ...]:
-    try:
-        return parse_operator_tokens(_read(configuration, path, name))
-    except UnusableTokenFileError as error:
-        raise _problem(configuration, path, name, str(error)) from None
-
-
-def _read(configuration: Configuration, path: KeyPath, name: str) -> bytes:
+def _read(configuration: Configuration, path: KeyPath, name: str) -> Any:
+    """Return what the parser of a key makes of the file's content. Raises ConfigurationError."""
+    parse, fix = _PARSERS[path[-1]]
     try:
         content = read_bounded(configuration.file(name), "", MAX_SECRET_BYTES)
     except ConfigurationError as error:
         # Without the file name: if there is no such file, the name may be the secret itself.
         (problem,) = error.problems
         raise ConfigurationError([configuration.error(path, problem.what, problem.fix)]) from None
-    if len(content) > MAX_SECRET_BYTES:
-        what = f"is larger than {MAX_SECRET_BYTES // 1024} KiB"
-        raise _problem(configuration, path, name, what)
-    return content
+    what = f"is larger than {MAX_SECRET_BYTES // 1024} KiB"
+    if len(content) <= MAX_SECRET_BYTES:
+        try:
+            return parse(content)
+        except UnusableFileError as error:
+            what = error.what
+    raise ConfigurationError([configuration.error(path, f"{show(name)} {what}", fix)])
 
 
-def _problem(
-    configuration: Configuration, path: KeyPath, name: str, what: str
-) -> ConfigurationError:
-    fix = _FIXES.get(path, "save the key file from GitHub without changes")
-    return ConfigurationError([configuration.error(path, f"{show(name)} {what}", fix)])
+def _parse_app_key(pem: bytes) -> SecretBytes:
+    """Return the file's key: unencrypted RSA (GitHub Docs, "Managing private keys for GitHub Apps")."""
+    if not isinstance(private_key(pem), rsa.RSAPrivateKey):
+        raise UnusableFileError("contains a private key that is not RSA")
+    return SecretBytes(pem)
 
 
-_READERS: Mapping[str, Callable[[Configuration, KeyPath, str], Any]] = {
-    "private_key_file": _app_key,
-    "webhook_secret_file": _secrets,
-    "admin_token_file": _operator_tokens,
-    "metrics_token_file": _tokens,
+def _parse_secrets(content: bytes) -> tuple[SecretBytes, ...]:
+    lines = [line.strip() for line in content.splitlines()]
+    secrets = tuple(SecretBytes(line) for line in lines if line)
+    if not secrets:
+        raise UnusableFileError("contains no secret")
+    if len(secrets) > MAX_WEBHOOK_SECRETS:
+        raise UnusableFileError(f"contains more than {MAX_WEBHOOK_SECRETS} secrets")
+    return secrets
+
+
+def _parse_tokens(content: bytes) -> tuple[SecretBytes, ...]:
+    """Return the file's tokens: visible ASCII for a header (RFC 6750), and too long to guess."""
+    tokens = _parse_secrets(content)
+    if not all(is_token(token.get_secret_value()) for token in tokens):
+        what = f"does not have {SHORTEST_TOKEN} to 1024 visible ASCII characters"
+        raise UnusableFileError(f"contains a token that {what}")
+    return tokens
+
+
+_PARSERS: Mapping[str | int, tuple[Callable[[bytes], Any], str]] = {
+    "private_key_file": (_parse_app_key, "save the key file from GitHub without changes"),
+    "webhook_secret_file": (_parse_secrets, "write one secret per line"),
+    "admin_token_file": (parse_operator_tokens, TOKENS_FIX),
+    "metrics_token_file": (
+        _parse_tokens,
+        "write one token per line, such as the output of openssl rand -hex 32",
+    ),
 }
+"""By key: what reads the content of its files, or raises UnusableFileError, and the fix."""

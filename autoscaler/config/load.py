@@ -13,7 +13,6 @@ from autoscaler.config.checks.named_files import check_files
 from autoscaler.config.checks.shadowed import check_shadowed
 from autoscaler.config.checks.sizes import check_sizes
 from autoscaler.config.checks.skus import check_skus
-from autoscaler.config.checks.stock_images import stock_images
 from autoscaler.config.checks.unusual_values import find_warnings
 from autoscaler.config.configuration import Configuration
 from autoscaler.config.files.regular_files import read_bounded
@@ -85,7 +84,6 @@ def _check(configuration: Configuration, kinds: tuple[ProviderKind, ...]) -> Ite
     yield from check_skus(configuration, kinds)
     yield from check_shadowed(configuration)
     yield from find_warnings(configuration)
-    yield from stock_images(configuration)
     for kind in kinds:
         yield from kind.check(configuration)
 

@@ -147,20 +147,7 @@ class Executor:
     def _launch(self, intent: Launch, now: float) -> Effect:
         request = self._ids.launch_request()
         slots = tuple(self._ids.machine() for _ in range(intent.count))
-        self._journal.note(
-            e.LaunchRequestRecorded(
-                now,
-                request,
-                intent.sku,
-                intent.provider,
-                intent.option,
-                intent.capacity_type,
-                intent.offerings,
-                slots,
-                self._ids.token(),
-                intent.reason,
-            )
-        )
+        self._journal.note(e.LaunchRequestRecorded(now, request, intent, slots, self._ids.token()))
         return self._launcher.launch(request)
 
     def _assign(self, intent: Assign, now: float) -> Effect:

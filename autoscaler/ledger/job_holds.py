@@ -47,7 +47,7 @@ def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
     GitHub passed the runner over, or gave it a job and has not reported it yet. So the job is read at
     GitHub. If no job can be marked as passed over, the oldest job is the most likely one.
     """
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    runner = state.runner_of(machine)
     if runner is None or runner.state is not RunnerState.LISTENING or runner.passed_over:
         return
     before = at - JOB_ASSIGNED_WITHIN
@@ -64,11 +64,9 @@ def remove_marks_of(state: LedgerState, machine: Machine, at: Instant) -> None:
     The agent deleted its registration before it reported this, and a job was marked then. Without this
     function jobs would stay on hold for up to an hour after runners can connect again.
     """
-    name = machine.work.runner
-    runner = state.runners.get(name) if name is not None else None
-    if name is None or runner is None or runner.job is not None:
-        return
-    _remove_marks(state, runner, at, f"{name} could not connect to GitHub")
+    runner = state.runner_of(machine)
+    if runner is not None and runner.job is None:
+        _remove_marks(state, runner, at, f"{runner.name} could not connect to GitHub")
 
 
 def _remove_marks(state: LedgerState, runner: Runner, at: Instant, why: str) -> None:

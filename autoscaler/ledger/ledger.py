@@ -42,7 +42,7 @@ from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.jobs.runners import runner_names
 from autoscaler.model.machines.launch_requests import LaunchRequestState
-from autoscaler.model.machines.machine import ExitReason, Machine
+from autoscaler.model.machines.machine import Machine
 from autoscaler.model.prices_and_quotas import ForeignUsage, Price
 
 KEPT_FOR: Seconds = 600.0
@@ -76,7 +76,7 @@ class Ledger:
         for cooldown in cooldowns:
             self._state.restore_cooldown(cooldown)
         for job in self._state.jobs.values():
-            runner = self._state.runners.get(job.runner_name) if job.runner_name else None
+            runner, _ = self._state.runner_and_machine(job)
             if runner is not None and runner.job == job.id:
                 job_holds.note_served(self._state, job, runner)
             if job.disputed:
@@ -165,31 +165,6 @@ class Ledger:
         )
 
 
-def _on_machine_exited(state: LedgerState, event: e.MachineExited) -> None:
-    machine = state.machines[event.machine]
-    job_holds.left_idle(state, machine, event.at)
-    if event.reason is ExitReason.NOT_CONNECTED:
-        job_holds.remove_marks_of(state, machine, event.at)
-    machines.on_exited(state, event)
-
-
-def _on_runner_closed(state: LedgerState, event: e.RunnerClosed) -> None:
-    runner = state.runners.get(event.name)
-    machine = state.machines.get(runner.machine) if runner is not None else None
-    if machine is not None and machine.work.runner == event.name:
-        job_holds.left_idle(state, machine, event.at)
-    not_sent = runner is not None and runner.configuration_sent_at is None
-    runners.on_runner_closed(state, event)
-    if not_sent:
-        unverified.closed_as_busy(state, event.name, event.at)
-
-
-def _on_machine_seen(state: LedgerState, event: e.MachineSeen) -> None:
-    machines.on_seen(state, event)
-    if event.polled:
-        unverified.polled_for_assignment(state, event.machine, event.at)
-
-
 def _on_time_passed(state: LedgerState, event: e.TimePassed) -> None:
     jobs.expire(state, event.at)
     job_holds.check_idle_runners(state, event.at)
@@ -203,7 +178,8 @@ def _prune(state: LedgerState, before: Instant) -> None:
         if not state.prunable or state.prunable.peekitem(0)[0][0] >= before:
             return
         record = state.prunable.peekitem(0)[1]
-        if isinstance(record, Job) and _machine_exists(state, record):
+        _, machine = state.runner_and_machine(record) if isinstance(record, Job) else (None, None)
+        if machine is not None and machine.occupies:
             # The provider may report later that the machine was taken from the job. `_prune_with` drops it.
             state.prunable.popitem(0)
             continue
@@ -214,13 +190,6 @@ def _prune(state: LedgerState, before: Instant) -> None:
 
 def _ended_at(job: Job) -> Instant:
     return job.completed_at or job.updated_at
-
-
-def _machine_exists(state: LedgerState, job: Job) -> bool:
-    """Return whether the machine of a job's runner may still exist."""
-    runner = state.runners.get(job.runner_name) if job.runner_name is not None else None
-    machine = state.machines.get(runner.machine) if runner is not None else None
-    return machine is not None and machine.occupies
 
 
 def _prune_with(state: LedgerState, machine: Machine, before: Instant) -> None:
@@ -261,8 +230,8 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.MachineAttested: machines.on_attestation,
     e.MachineReportedStage: machines.on_stage,
     e.HealthChecksReported: machines.on_health_checks,
-    e.MachineSeen: _on_machine_seen,
-    e.MachineExited: _on_machine_exited,
+    e.MachineSeen: machines.on_seen,
+    e.MachineExited: machines.on_exited,
     e.TerminationRequested: machines.on_termination_requested,
     e.TerminationAnswered: machines.on_termination_answered,
     e.RunnerReadRequested: machines.on_runner_read_requested,
@@ -276,7 +245,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.RunnerListening: runners.on_runner_listening,
     e.RunnerDeregistrationRequested: runners.on_deregistration_requested,
     e.RunnerDeregistered: runners.on_runner_deregistered,
-    e.RunnerClosed: _on_runner_closed,
+    e.RunnerClosed: runners.on_runner_closed,
     e.MachineNoticed: interruptions.on_machine_noticed,
     e.RerunRequested: reruns.on_rerun_requested,
     e.RerunAnswered: reruns.on_rerun_answered,

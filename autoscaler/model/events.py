@@ -26,6 +26,7 @@ from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, TerminationReason
 from autoscaler.model.operators import HoldKind, HoldTarget, OperatorName
+from autoscaler.model.plan import Launch
 from autoscaler.model.reasons.waiting import WaitReason
 
 
@@ -111,20 +112,12 @@ class WaitReasonsChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequestRecorded(Event):
-    """The controller decided to send a launch request. Its slots count against limits from now on.
-
-    `reason` says for what it launches the machines.
-    """
+    """The controller decided to send a launch request. Its slots count against limits from now on."""
 
     launch_request: LaunchRequestId
-    sku: SkuName
-    provider: ProviderName
-    option: int
-    capacity_type: CapacityType
-    offerings: tuple[str, ...]
+    launch: Launch
     slots: tuple[MachineId, ...]
     token: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

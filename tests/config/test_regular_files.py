@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.config.files.pem import PemError, read_pem
-from autoscaler.config.files.regular_files import MAX_REGULAR_BYTES, open_regular, read_regular
+from autoscaler.config.files.pem import read_pem
+from autoscaler.config.files.regular_files import (
+    MAX_REGULAR_BYTES,
+    UnusableFileError,
+    open_regular,
+    read_regular,
+)
 
 
 def test_a_regular_file_is_read_also_through_a_link(tmp_path: Path) -> None:
@@ -35,7 +40,7 @@ def test_a_fifo_is_refused_at_once(tmp_path: Path, writer: bool) -> None:
     try:
         with pytest.raises(OSError, match="Not a regular file"):
             open_regular(fifo)
-        with pytest.raises(PemError, match="Not a regular file"):
+        with pytest.raises(UnusableFileError, match="Not a regular file"):
             read_pem(fifo)
     finally:
         if end is not None:

@@ -28,7 +28,7 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.operators import OperatorName
-from autoscaler.model.plan import Intent, Plan
+from autoscaler.model.plan import Intent, Launch, Plan
 from autoscaler.planner.planner import plan
 from tests.planner.fleets import EAST, apply_plan, catalogue, launched, next_name
 
@@ -133,18 +133,8 @@ class World:
         """Record a launch request. Its slots are `<name>0`, `<name>1`, ..."""
         ids = tuple(MachineId(f"{name}{n}") for n in range(slots))
         kind = self.catalogue.skus[SkuName(sku)].launch_options[0].capacity_types[0]
-        self.do(
-            e.LaunchRequestRecorded,
-            LaunchRequestId(name),
-            SkuName(sku),
-            EAST,
-            0,
-            kind,
-            self.keys(sku),
-            ids,
-            f"token-{name}",
-            WHY,
-        )
+        launch = Launch(SkuName(sku), EAST, 0, kind, self.keys(sku), slots, WHY)
+        self.do(e.LaunchRequestRecorded, LaunchRequestId(name), launch, ids, f"token-{name}")
         return ids
 
     def send(self, slots: int, name: str = "c", sku: str = "gpu") -> tuple[MachineId, ...]:

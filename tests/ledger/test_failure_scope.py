@@ -13,7 +13,7 @@ from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.plan import Launch
-from tests.ledger.builders import WHY, World, failure, listed
+from tests.ledger.builders import GPU, WHY, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, offering, sku
 
 SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
@@ -140,7 +140,8 @@ def test_a_machine_requested_before_its_offering_failed_does_not_end_the_hold() 
 
 def _call(name: str) -> tuple[object, ...]:
     keys = tuple(one.key for one in BOTH if one.capacity_type is SPOT)
-    return name, "gpu", EAST, 0, SPOT, keys, (f"{name}-0",), f"token-{name}", WHY
+    launch = Launch(GPU, EAST, 0, SPOT, keys, 1, WHY)
+    return name, launch, (f"{name}-0",), f"token-{name}"
 
 
 @pytest.mark.parametrize("stage", ["launched", "booted"])

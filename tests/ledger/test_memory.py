@@ -14,6 +14,7 @@ from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId, SkuN
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import MachineState
+from autoscaler.model.plan import Launch
 from autoscaler.model.reasons.table import Unmatched
 from tests.ledger.builders import GPU, GPU_CLASS, START, WHY, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku
@@ -209,7 +210,9 @@ def test_the_number_of_remembered_demand_classes_is_bounded() -> None:
     found = world.state.class_of("acme/0", ("gpu",))
     assert found == GPU_CLASS
     assert found is world.state.class_of("acme/0", ("gpu",))
-    assert len(world.state._classes) <= MOST_CLASSES
+    known = world.state._classes
+    for cache in (known.class_of, known.why_unmatched, known._shared):
+        assert cache.cache_info().currsize <= MOST_CLASSES
     assert world.state.class_of("acme/0", ("other",)) is None
 
 
@@ -246,9 +249,8 @@ def test_pruning_a_large_launch_request_costs_in_proportion_to_its_slots() -> No
         ids = tuple(MachineId(f"m{n:04}") for n in range(slots))
         kind = world.catalogue.skus[SkuName("gpu")].launch_options[0].capacity_types[0]
         name, keys = LaunchRequestId("c"), world.keys()
-        world.do(
-            e.LaunchRequestRecorded, name, SkuName("gpu"), EAST, 0, kind, keys, ids, "token", WHY
-        )
+        launch = Launch(SkuName("gpu"), EAST, 0, kind, keys, slots, WHY)
+        world.do(e.LaunchRequestRecorded, name, launch, ids, "token")
         world.do(e.LaunchRequestPrepared, name, "request")
         world.do(e.LaunchRequestSent, name)
         world.answer("c", failures=[failure(FailureClass.CAPACITY)])

@@ -6,11 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from autoscaler.ledger.machines.unverified import (
-    closed_as_busy,
-    needs_runner_list,
-    polled_for_assignment,
-)
+from autoscaler.ledger.machines.unverified import needs_runner_list
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Deadlines, Scope
 from autoscaler.model.identifiers import JobId, MachineId, RunnerName
@@ -615,8 +611,8 @@ def test_a_machine_whose_assignment_is_taken_back_gets_the_deadline_of_a_ready_o
 def test_unknown_machines_and_registrations_change_nothing() -> None:
     world = World()
     world.ledger.take_changes()
-    polled_for_assignment(world.state, MachineId("unknown"), START)
-    closed_as_busy(world.state, RunnerName("unknown"), START)
+    world.do(e.MachineSeen, MachineId("unknown"), True)
+    world.do(e.RunnerClosed, RunnerName("unknown"), "busy")
     assert not world.ledger.take_changes()
 
 

@@ -116,18 +116,7 @@ def _facts(ledger: Ledger, intent: Intent, now: float, name: str) -> list[e.Even
         case Launch():
             slots = tuple(MachineId(f"{name}-{n}") for n in range(intent.count))
             return [
-                e.LaunchRequestRecorded(
-                    now,
-                    LaunchRequestId(name),
-                    intent.sku,
-                    intent.provider,
-                    intent.option,
-                    intent.capacity_type,
-                    intent.offerings,
-                    slots,
-                    f"token-{name}",
-                    intent.reason,
-                )
+                e.LaunchRequestRecorded(now, LaunchRequestId(name), intent, slots, f"token-{name}")
             ]
         case ResendLaunchRequest(call):
             return [e.LaunchRequestSent(now, call)]

@@ -4,19 +4,18 @@ Reads the files in `server.tls`, and shows none of their content.
 """
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.x509 import verification
 
 from autoscaler.config.configuration import Configuration, run_checks
-from autoscaler.config.files.pem import PemError, certificates, private_key, read_pem
+from autoscaler.config.files.pem import certificates, private_key, read_pem
+from autoscaler.config.files.regular_files import UnusableFileError
 from autoscaler.config.problems import KeyPath, Problem, printable, show
 
 # OpenSSL's errors for a key that belongs to another certificate.
@@ -27,28 +26,35 @@ SOON = timedelta(days=14)
 
 _SHOWN_NAMES = 5
 
+_OTHER_NAME = {62, 64}
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH (OpenSSL, x509_vfy.h)."""
+
 _NO_CHECK_TIME = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME (OpenSSL, X509_VERIFY_PARAM_set_flags(3))."""
 
 
 def tls_problems(configuration: Configuration) -> Iterator[Problem]:
     """Return the errors of the files in `server.tls`. `named_files` reports missing files."""
-    checks = {"certificate_file": _certificate, "key_file": _key, "ca_file": _authority}
+    checks: dict[str, Callable[[bytes], object]] = {
+        "certificate_file": certificates,
+        "key_file": private_key,
+        "ca_file": _authority,
+    }
     usable: dict[str, Path] = {}
     for key, check in checks.items():
         file = _file(configuration, key)
         if file is None:
             continue
         try:
-            check(file)
-        except PemError as error:
+            check(read_pem(file))
+        except UnusableFileError as error:
             yield _problem(configuration, key, error)
         else:
             usable[key] = file
     if "certificate_file" in usable and "key_file" in usable:
         try:
             _pair(configuration, usable["certificate_file"], usable["key_file"])
-        except PemError as error:
+        except UnusableFileError as error:
             yield _problem(configuration, "key_file", error)
 
 
@@ -76,8 +82,8 @@ def authority(configuration: Configuration) -> str | None:
     """Return the CA certificates for machines, or None if there is no usable `ca_file`."""
     file = _file(configuration, "ca_file")
     try:
-        return _authority(file) if file is not None else None
-    except PemError:
+        return _authority(read_pem(file)) if file is not None else None
+    except UnusableFileError:
         return None  # `tls_problems` reports it
 
 
@@ -96,34 +102,25 @@ def _path(key: str) -> KeyPath:
     return ("server", "tls", key)
 
 
-def _problem(configuration: Configuration, key: str, error: PemError) -> Problem:
+def _problem(configuration: Configuration, key: str, error: UnusableFileError) -> Problem:
     shown = show(_written(configuration, key))
     return configuration.error(_path(key), f"{shown} {error.what}", error.fix)
 
 
-def _certificate(file: Path) -> None:
-    certificates(read_pem(file))
-
-
-def _key(file: Path) -> None:
-    private_key(read_pem(file))
-
-
-def _authority(file: Path) -> str:
-    pem = read_pem(file)
+def _authority(pem: bytes) -> str:
     certificates(pem)
     if b"PRIVATE KEY" in pem:
         what = "contains a private key, and machines would get it"
-        raise PemError(what, "leave only certificates in it")
+        raise UnusableFileError(what, "leave only certificates in it")
     try:
         return pem.decode()
     except UnicodeDecodeError:
         what = "contains text that is not UTF-8"
-        raise PemError(what, "leave only certificates in it") from None
+        raise UnusableFileError(what, "leave only certificates in it") from None
 
 
 def _pair(configuration: Configuration, certificate: Path, key: Path) -> None:
-    """Load both with OpenSSL, as the listener does. Raises PemError."""
+    """Load both with OpenSSL, as the listener does. Raises UnusableFileError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     named = show(_written(configuration, "certificate_file"))
     try:
@@ -132,16 +129,16 @@ def _pair(configuration: Configuration, certificate: Path, key: Path) -> None:
         if error.reason in _MISMATCH:
             fix = "name the key of that certificate, or put the server's certificate first"
             what = f"does not match the first certificate in {named}"
-            raise PemError(what, fix) from None
+            raise UnusableFileError(what, fix) from None
         what = f"cannot be used with {named}: {error.reason}"
-        raise PemError(what, "create a new certificate and key") from None
+        raise UnusableFileError(what, "create a new certificate and key") from None
 
 
 def _certificates(configuration: Configuration, key: str) -> list[x509.Certificate]:
     file = _file(configuration, key)
     try:
         return certificates(read_pem(file)) if file is not None else []
-    except PemError:
+    except UnusableFileError:
         return []
 
 
@@ -181,42 +178,47 @@ def _own_authority(
 
 
 def _trust(configuration: Configuration) -> Iterator[Problem]:
-    keys = ("certificate_file", "key_file", "ca_file")
-    certificate, key, ca = (_file(configuration, one) for one in keys)
-    if certificate is None or key is None or ca is None:
-        return
-    try:
-        private_key(read_pem(key))
-        reason = _refusal(certificate, key, ca)
-    except (PemError, ssl.SSLError):
-        return
-    if reason is not None:
-        server, ca_file = (show(_written(configuration, one)) for one in (keys[0], keys[2]))
+    refusal = _refusal(configuration, "ca_file")
+    if refusal is not None:
+        keys = ("certificate_file", "ca_file")
+        server, ca_file = (show(_written(configuration, key)) for key in keys)
+        reason = refusal.verify_message
         what = f"{server} is not signed by a CA in {ca_file}, and machines refuse it: {reason}"
         fix = f"name the CA that signed it, or append the intermediate certificates to {server}"
         yield configuration.warning(_path("ca_file"), what, fix)
 
 
-def _refusal(certificate: Path, key: Path, ca: Path) -> str | None:
-    """Return why a machine refuses the certificates, apart from their names and times, or None.
+def _refusal(
+    configuration: Configuration, trusted: str, host: str | None = None
+) -> ssl.SSLCertVerificationError | None:
+    """Return why a machine that trusts the certificates of a file refuses the server's, or None.
 
-    Shakes hands in memory, with the TLS library of the agent and the CA file alone, as the agent does. Newer
-    releases of Python are stricter than this. Raises SSLError if a file cannot be used.
+    With `host`, a machine that calls this host, and trusts each certificate of the file without its CA. Times
+    do not count. Shakes hands in memory, with the TLS library of the agent, as the agent does. Newer releases
+    of Python are stricter than this. None, too, if a file cannot be used.
     """
-    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server.load_cert_chain(certificate, key)
-    client = ssl.create_default_context(cafile=ca)
-    client.check_hostname = False
-    client.verify_flags = ssl.VerifyFlags(_NO_CHECK_TIME | ssl.VERIFY_X509_TRUSTED_FIRST)
-    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-    caller = client.wrap_bio(to_client, to_server)
-    listener = server.wrap_bio(to_server, to_client, server_side=True)
-    for end in (caller, listener, caller):
-        try:
+    files = (_file(configuration, key) for key in ("certificate_file", "key_file", trusted))
+    certificate, key, ca = files
+    if certificate is None or key is None or ca is None:
+        return None
+    try:
+        private_key(read_pem(key))  # OpenSSL would ask for the password of an encrypted one
+        server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        server.load_cert_chain(certificate, key)
+        client = ssl.create_default_context(cafile=ca)
+        client.check_hostname, client.hostname_checks_common_name = host is not None, False
+        chain = ssl.VERIFY_X509_TRUSTED_FIRST if host is None else ssl.VERIFY_X509_PARTIAL_CHAIN
+        client.verify_flags = ssl.VerifyFlags(_NO_CHECK_TIME | chain)
+        to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+        caller = client.wrap_bio(to_client, to_server, server_hostname=host)
+        listener = server.wrap_bio(to_server, to_client, server_side=True)
+        for end in (caller, listener, caller):
             with suppress(ssl.SSLWantReadError):
                 end.do_handshake()
-        except ssl.SSLCertVerificationError as error:
-            return error.verify_message
+    except ssl.SSLCertVerificationError as error:
+        return error
+    except (UnusableFileError, ssl.SSLError, ValueError):
+        return None  # such as a part of a host name with more than 63 characters
     return None
 
 
@@ -226,7 +228,8 @@ def _time(moment: datetime) -> str:
 
 def _name(configuration: Configuration, certificate: x509.Certificate) -> Iterator[Problem]:
     host = urlsplit(configuration.settings.server.public_url).hostname
-    if not host or _has_name(certificate, host):
+    refusal = _refusal(configuration, "certificate_file", host)
+    if refusal is None or refusal.verify_code not in _OTHER_NAME:
         return
     file = show(_written(configuration, "certificate_file"))
     what = (
@@ -234,40 +237,6 @@ def _name(configuration: Configuration, certificate: x509.Certificate) -> Iterat
     )
     fix = "write one of its names, or create a certificate with this subjectAltName"
     yield configuration.warning(("server", "public_url"), what, fix)
-
-
-def _has_name(certificate: x509.Certificate, host: str) -> bool:
-    """Return whether the certificate is for this host, or True if the library cannot say so.
-
-    It trusts the certificate itself, at a time when it is valid, so only the names decide. Docs:
-    https://cryptography.io/en/latest/x509/verification/
-    """
-    leaf = verification.ExtensionPolicy.permit_all().require_present(
-        x509.SubjectAlternativeName, verification.Criticality.AGNOSTIC, None
-    )
-    try:
-        verifier = (
-            verification.PolicyBuilder()
-            .store(verification.Store([certificate]))
-            .time(certificate.not_valid_before_utc)
-            .extension_policies(
-                ee_policy=leaf, ca_policy=verification.ExtensionPolicy.webpki_defaults_ca()
-            )
-            .build_server_verifier(_subject(host))
-        )
-        verifier.verify(certificate, [])
-    except verification.VerificationError as error:
-        return "subjectAltName" not in str(error)
-    except ValueError:
-        return True  # Such as a host with an underscore, which DNS allows.
-    return True
-
-
-def _subject(host: str) -> x509.DNSName | x509.IPAddress:
-    try:
-        return x509.IPAddress(ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
 
 
 def _names(certificate: x509.Certificate) -> str:

@@ -37,9 +37,12 @@ def check_shadowed(configuration: Configuration) -> Iterator[Problem]:
             offer = _offer(configuration, name, sku)
             if any(one.name.lower() == name.lower() for one in above):
                 continue
-            first = next((one for one in above if _has_labels_of(one, offer)), None)
+            first = next(
+                (one for one in above if covers(one.labels, offer.labels) and _admits(one, offer)),
+                None,
+            )
             if first is not None and (
-                not offer.unlabelled or any(_takes_unlabelled_of(one, offer) for one in above)
+                not offer.unlabelled or any(one.unlabelled and _admits(one, offer) for one in above)
             ):
                 line = configuration.document.line(("skus", first.name))
                 what = f"gets no job: {show(first.name)} (line {line}) comes first and has all of its labels"
@@ -69,14 +72,6 @@ def _owned(configuration: Configuration) -> list[str]:
         return [f"{one.org}/*" if one.org is not None else str(one.repo) for one in scopes]
     except NoValueError:
         return []
-
-
-def _has_labels_of(above: _Offer, offer: _Offer) -> bool:
-    return covers(above.labels, offer.labels) and _admits(above, offer)
-
-
-def _takes_unlabelled_of(above: _Offer, offer: _Offer) -> bool:
-    return above.unlabelled and _admits(above, offer)
 
 
 def _admits(above: _Offer, offer: _Offer) -> bool:

@@ -5,11 +5,11 @@ from fnmatch import fnmatchcase
 
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, show
-from autoscaler.config.settings.fleet import ScopeSettings
 from autoscaler.config.settings.sku import SkuSettings
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.jobs.labels import label_set
 from autoscaler.model.wait_objectives import objective_of
+from autoscaler.model.wording import counted
 
 UNTIMED_JOB: Seconds = 6 * 3600.0
 """GitHub's default for `timeout-minutes` (docs.github.com, workflow syntax). A job that sets it may run
@@ -25,6 +25,12 @@ SHORTEST_AGE: Seconds = 600.0
 """With a smaller maximum age, ready machines are replaced all day."""
 
 
+STOCK_OWNERS = frozenset({"amazon", "aws-marketplace"})
+
+STOCK_WHAT = "is a stock image, without GitHub's runner in /opt/actions-runner"
+STOCK_FIX = "build your own image from it with the runner and Python (docs/agent.md)"
+
+
 def find_warnings(configuration: Configuration) -> Iterator[Problem]:
     """Return the warnings."""
     checks = (
@@ -34,6 +40,7 @@ def find_warnings(configuration: Configuration) -> Iterator[Problem]:
         _access_outside_scopes,
         _objectives_without_sku,
         _minimums,
+        _stock_images,
     )
     yield from run_checks(checks, configuration)
     for name, sku in configuration.skus():
@@ -67,18 +74,12 @@ def _unlabelled(configuration: Configuration) -> Iterator[Problem]:
 
 def _scopes_without_match(configuration: Configuration) -> Iterator[Problem]:
     for index, scope in enumerate(configuration.settings.github.scopes):
-        yield from run_checks((_globs_without_match,), configuration, index, scope)
-
-
-def _globs_without_match(
-    configuration: Configuration, index: int, scope: ScopeSettings
-) -> Iterator[Problem]:
-    owner = (scope.org or "").lower()
-    for position, glob in enumerate(scope.repositories if owner else ()):
-        if not fnmatchcase(owner, glob.lower().partition("/")[0]):
-            path = ("github", "scopes", index, "repositories", position)
-            what = f"{show(glob)} matches no repository of {show(scope.org)}"
-            yield configuration.warning(path, what, "correct it, or remove it")
+        owner: str = getattr(scope, "org", None) or ""
+        for position, glob in enumerate(getattr(scope, "repositories", ()) if owner else ()):
+            if not fnmatchcase(owner.lower(), glob.lower().partition("/")[0]):
+                path = ("github", "scopes", index, "repositories", position)
+                what = f"{show(glob)} matches no repository of {show(owner)}"
+                yield configuration.warning(path, what, "correct it, or remove it")
 
 
 def _access_outside_scopes(configuration: Configuration) -> Iterator[Problem]:
@@ -125,6 +126,26 @@ def _minimums(configuration: Configuration) -> Iterator[Problem]:
                 what = f"adds up to {wanted} machines with every idle.min, and limits.machines is {most}"
                 path = ("skus", name, "idle", "schedule", index, "min")
                 yield configuration.warning(path, what, "lower it, or raise limits.machines")
+
+
+def _stock_images(configuration: Configuration) -> Iterator[Problem]:
+    """Warn of images from AWS or a vendor, which do not contain GitHub's runner, each at its first SKU."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for name, sku in configuration.skus():
+        for image, path in _images(sku):
+            found.setdefault(image, []).append(("skus", name, *path))
+    for image, paths in found.items():
+        others = f" (of {counted(len(paths) - 1, 'more SKU')} too)" if len(paths) > 1 else ""
+        yield configuration.warning(paths[0], f"{show(image)} {STOCK_WHAT}{others}", STOCK_FIX)
+
+
+def _images(sku: SkuSettings) -> Iterator[tuple[str, tuple[str, ...]]]:
+    image = getattr(sku, "image", None)
+    canary = getattr(image, "canary", None)
+    for one, path in ((image, ("image",)), (canary, ("image", "canary"))):
+        name = getattr(one, "name", None)
+        if name is not None and getattr(one, "owner", None) in STOCK_OWNERS:
+            yield name, path
 
 
 _TIMES: tuple[tuple[KeyPath, Seconds, str, str], ...] = (

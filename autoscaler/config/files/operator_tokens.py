@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import SecretBytes
 
+from autoscaler.config.files.regular_files import UnusableFileError
 from autoscaler.model.operators import Operator, OperatorName, Role
 
 SHORTEST_TOKEN = 32
@@ -32,10 +33,6 @@ _TOKEN = re.compile(rb"[!-~]{%d,1024}" % SHORTEST_TOKEN)
 _WORDS = 3
 
 
-class UnusableTokenFileError(Exception):
-    """The content is no file of tokens. The text has the line's number, and nothing of the line."""
-
-
 @dataclass(frozen=True, slots=True)
 class OperatorToken:
     """One line of the file: who its owner is, and the token."""
@@ -52,35 +49,33 @@ def is_token(text: bytes) -> bool:
 def parse_operator_tokens(content: bytes) -> tuple[OperatorToken, ...]:
     """Return the tokens, at least one, in the order of the lines. Blank lines count for nothing.
 
-    Raises: UnusableTokenFileError.
+    Raises: UnusableFileError.
     """
     found: list[OperatorToken] = []
     for number, line in enumerate(content.splitlines(), 1):
         if line.strip():
             found.append(_parse_line(number, line.split()))
     if not found:
-        raise UnusableTokenFileError("contains no secret")
+        raise UnusableFileError("contains no secret")
     if len(found) > MAX_OPERATOR_TOKENS:
-        raise UnusableTokenFileError(f"contains more than {MAX_OPERATOR_TOKENS} tokens")
+        raise UnusableFileError(f"contains more than {MAX_OPERATOR_TOKENS} tokens")
     if len({one.token.get_secret_value() for one in found}) < len(found):
-        raise UnusableTokenFileError("contains a token twice")
+        raise UnusableFileError("contains a token twice")
     return tuple(found)
 
 
 def _parse_line(number: int, words: list[bytes]) -> OperatorToken:
     if len(words) != _WORDS:
         what = f"has not the three words NAME ROLE TOKEN in line {number}"
-        raise UnusableTokenFileError(what)
+        raise UnusableFileError(what)
     name, role, token = words
     if not is_token(token):
         what = f"has a token in line {number} without {SHORTEST_TOKEN} to 1024 visible ASCII characters"
-        raise UnusableTokenFileError(what)
+        raise UnusableFileError(what)
     if _NAME.fullmatch(name) is None:
         what = f"has a name in line {number} that is not 1 to {LONGEST_NAME} letters, digits or any of _.@-"
-        raise UnusableTokenFileError(what)
+        raise UnusableFileError(what)
     if role not in (b"read", b"operate"):
-        raise UnusableTokenFileError(
-            f"has a role in line {number} that is neither read nor operate"
-        )
+        raise UnusableFileError(f"has a role in line {number} that is neither read nor operate")
     operator = Operator(OperatorName(name.decode()), Role(role.decode()))
     return OperatorToken(operator, SecretBytes(token))

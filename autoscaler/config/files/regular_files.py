@@ -12,6 +12,15 @@ MAX_REGULAR_BYTES = 2**20
 """Certificates and boot scripts are smaller."""
 
 
+class UnusableFileError(ValueError):
+    """The content of a file cannot be used: `what` goes after its name, `fix` says what to do."""
+
+    def __init__(self, what: str, fix: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.fix = fix
+
+
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading. Raises OSError, also for any other kind of file.
 

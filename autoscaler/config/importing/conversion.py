@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from autoscaler.config.checks.stock_images import FIX, STOCK_OWNERS, WHAT
+from autoscaler.config.checks.unusual_values import STOCK_FIX, STOCK_OWNERS, STOCK_WHAT
 from autoscaler.config.files.regular_files import read_bounded
 from autoscaler.config.importing.fleet_text import skus_text, whole_text
 from autoscaler.config.importing.runner_keys import (
@@ -196,7 +196,7 @@ def _about(image: str) -> str:
     `modules/runners/templates/install-config-runner.sh`); this fleet's images must contain it.
     """
     if image.rpartition("|")[2] in STOCK_OWNERS:
-        return f"{WHAT}: {FIX}"
+        return f"{STOCK_WHAT}: {STOCK_FIX}"
     return f"{HOLDS_RUNNER}: see docs/agent.md"
 
 

@@ -241,10 +241,7 @@ def check_glob(text: str) -> str:
         raise wrong(f"{show(text)} is not a glob over owner/name", fix)
     if not re.fullmatch(r"[A-Za-z0-9._*?\[\]!-]{1,200}", owner + name):
         raise wrong(f"{show(text)} contains characters that repository names cannot have", fix)
-    rest = re.sub(r"\[!?[^\[\]]+\]", "", text)
-    if "[" in rest or "]" in rest:
-        raise wrong(f"{show(text)} has an unmatched bracket", fix)
-    return text
+    return _without_unmatched_brackets(text, fix)
 
 
 def check_branch_glob(text: str) -> str:
@@ -254,6 +251,10 @@ def check_branch_glob(text: str) -> str:
         raise wrong(f"{show(text)} is a ref, not the name of a branch", fix)
     if not re.fullmatch(r"[^\s\x00-\x1f\x7f~^:\\]{1,250}", text):
         raise wrong(f"{show(text)} contains characters that branches cannot have", fix)
+    return _without_unmatched_brackets(text, fix)
+
+
+def _without_unmatched_brackets(text: str, fix: str) -> str:
     rest = re.sub(r"\[!?[^\[\]]+\]", "", text)
     if "[" in rest or "]" in rest:
         raise wrong(f"{show(text)} has an unmatched bracket", fix)

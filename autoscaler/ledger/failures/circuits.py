@@ -58,7 +58,7 @@ def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: 
     state.set_cooldown(Cooldown(key, until, failures, reason[:300], image=image))
     if not is_open:
         return
-    _remember_refused(state, machine.sku, image, at)
+    remember_refused(state, machine.sku, image, at)
     state.note(machine, at, "circuit_opened", reason)
 
 
@@ -93,11 +93,6 @@ def probe_at_once(state: LedgerState, sku: SkuName, at: Instant) -> None:
             state.set_cooldown(replace(row, until=at))
 
 
-def forget_refused_image(state: LedgerState, sku: SkuName, at: Instant) -> None:
-    """Let a SKU launch the image again that GitHub refused last."""
-    _remember_refused(state, sku, "", at)
-
-
 def refused_image(state: LedgerState, sku: SkuName) -> str:
     """Return the image of a SKU that GitHub refused last, or an empty string."""
     known = state.cooldowns.get(refused_image_key(sku))
@@ -112,6 +107,7 @@ def open_circuits(state: LedgerState, sku: SkuName) -> list[Cooldown]:
     return [row for row in rows if row is not None]
 
 
-def _remember_refused(state: LedgerState, sku: SkuName, image: str, at: Instant) -> None:
+def remember_refused(state: LedgerState, sku: SkuName, image: str, at: Instant) -> None:
+    """Keep the image of a SKU that GitHub refused. Without an image, the SKU may launch any again."""
     if image != refused_image(state, sku):
         state.set_cooldown(Cooldown(refused_image_key(sku), at, 0, "", image=image))

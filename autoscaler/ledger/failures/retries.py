@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from autoscaler.ledger.failures.circuits import forget_refused_image
+from autoscaler.ledger.failures.circuits import remember_refused
 from autoscaler.ledger.failures.failure_counts import end_hold
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import Sku
@@ -11,15 +11,11 @@ from autoscaler.model.cooldowns import (
     Cooldown,
     avoided_hosts,
     boots_key,
-    capacity_type_key,
     exits_key,
+    launch_keys,
     launch_option_key,
-    offering_key,
     open_circuit,
-    quota_key,
     registration_key,
-    sku_offering_key,
-    zone_key,
 )
 from autoscaler.model.events import RetriedByOperator
 from autoscaler.model.identifiers import Instant, ProviderName
@@ -32,7 +28,7 @@ def on_retried_by_operator(state: LedgerState, event: RetriedByOperator) -> None
     for row in holds_to_end(state, event.target, event.at):
         end_hold(state, row.key, event.at)
     for sku in _skus(state, event.target):
-        forget_refused_image(state, sku.name, event.at)
+        remember_refused(state, sku.name, "", event.at)
     skus = {sku.name for sku in _skus(state, event.target)}
     for demand, jobs in tuple(state.on_hold.items()):
         if not skus.isdisjoint(demand.skus):
@@ -71,14 +67,10 @@ def holds_to_end(state: LedgerState, target: HoldTarget, at: Instant) -> list[Co
 def _keys(state: LedgerState, target: HoldTarget) -> Iterator[str]:
     if target.kind is not TargetKind.PROVIDER:
         yield from (registration_key(scope.key) for scope in state.catalogue.scopes)
-    for sku, index, provider in _options(state, target):
+    for sku, index, _ in _options(state, target):
         yield from (exits_key(sku.name), boots_key(sku.name), launch_option_key(sku.name, index))
         for offering in sku.launch_options[index].offerings:
-            yield capacity_type_key(provider, offering.capacity_type)
-            yield zone_key(provider, offering.zone)
-            yield offering_key(offering.key)
-            yield sku_offering_key(sku.name, offering.key)
-            yield quota_key(offering.quota_key)
+            yield from launch_keys(sku.name, index, offering)
 
 
 def _skus(state: LedgerState, target: HoldTarget) -> list[Sku]:

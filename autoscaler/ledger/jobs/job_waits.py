@@ -12,8 +12,7 @@ from autoscaler.model.machines.machine import Machine
 
 def machine_of(state: LedgerState, job: Job) -> tuple[Runner, Machine] | None:
     """Return the runner that GitHub named for a job and its machine, or None if one of them is not known."""
-    runner = state.runners.get(job.runner_name) if job.runner_name is not None else None
-    machine = state.machines.get(runner.machine) if runner is not None else None
+    runner, machine = state.runner_and_machine(job)
     return (runner, machine) if runner is not None and machine is not None else None
 
 

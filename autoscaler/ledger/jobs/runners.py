@@ -2,7 +2,9 @@
 
 from autoscaler.ledger.failures.cooldowns import note_job_given
 from autoscaler.ledger.failures.failure_counts import count_failure, end_hold
+from autoscaler.ledger.job_holds import left_idle
 from autoscaler.ledger.machines.states import move, see
+from autoscaler.ledger.machines.unverified import has_configuration
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.changes import may_become
 from autoscaler.model.cooldowns import registration_key
@@ -22,7 +24,7 @@ from autoscaler.model.jobs.runners import (
     Runner,
     RunnerState,
 )
-from autoscaler.model.machines.machine import Machine, MachineState
+from autoscaler.model.machines.machine import MachineState
 
 
 def on_runner_named(state: LedgerState, event: RunnerNamed) -> None:
@@ -36,7 +38,9 @@ def on_runner_named(state: LedgerState, event: RunnerNamed) -> None:
         machine.work.runner = event.name
         machine.work.tries += 1
         machine.progress.assigned_at = machine.progress.assigned_at or event.at
-    spend_registration(state, event.demand.account, event.at)
+    account = event.demand.account
+    left = registration_level(state, account, event.at) - 1.0
+    state.registration_levels[account] = (left, event.at)
     state.note(runner, event.at, "named", f"for {' '.join(event.demand.runner_labels)}")
 
 
@@ -106,8 +110,14 @@ def on_runner_deregistered(state: LedgerState, event: RunnerDeregistered) -> Non
 def on_runner_closed(state: LedgerState, event: RunnerClosed) -> None:
     """End the registration. Other events change its machine."""
     runner = state.runners.get(event.name)
-    if runner is not None:
-        close_runner(state, runner, event.at, event.reason)
+    if runner is None:
+        return
+    machine = state.machines.get(runner.machine)
+    if machine is not None and machine.work.runner == runner.name:
+        left_idle(state, machine, event.at)
+    close_runner(state, runner, event.at, event.reason)
+    if runner.configuration_sent_at is None and runner.state is RunnerState.DONE:
+        has_configuration(state, runner.name, event.at)  # GitHub refused to delete it as busy
 
 
 def bind_job(state: LedgerState, runner: Runner, job: JobId, at: Instant) -> None:
@@ -125,11 +135,6 @@ def close_runner(state: LedgerState, runner: Runner, at: Instant, reason: str) -
     _advance(state, runner, RunnerState.DONE, at, reason)
 
 
-def spend_registration(state: LedgerState, account: str, at: Instant) -> None:
-    """Use one registration of an account's budget."""
-    state.registration_levels[account] = (registration_level(state, account, at) - 1.0, at)
-
-
 def registration_level(state: LedgerState, account: str, at: Instant) -> float:
     """Return how many runners an account may register now (a token bucket)."""
     rate = state.catalogue.registration
@@ -144,13 +149,8 @@ def _close_and_free_machine(state: LedgerState, runner: Runner, at: Instant, rea
         return
     if machine.state is MachineState.ASSIGNED and not machine.work.may_run_job:
         move(state, machine, MachineState.READY, at, reason)
-        _clear_assignment(state, machine)
-
-
-def _clear_assignment(state: LedgerState, machine: Machine) -> None:
-    with state.changing(machine):
-        machine.work.runner = None
-        machine.progress.assigned_at = None
+        with state.changing(machine):
+            machine.work.runner = machine.progress.assigned_at = None
 
 
 def _advance(

@@ -38,7 +38,7 @@ def on_run_read(state: LedgerState, event: RunRead) -> None:
             state.admit(job)
         note_refusal(state, job, event.at)
         join_hold(state, job, event.at)
-        runner = state.runners.get(job.runner_name) if job.runner_name is not None else None
+        runner, _ = state.runner_and_machine(job)
         if runner is not None and runner.job == job.id:
             note_access(state, runner, job, event.at, because_of_run=True)
 

@@ -10,7 +10,6 @@ from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.cooldowns import offering_key
 from autoscaler.model.events import MachineNoticed
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.machines.due import is_silent
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import TAKES, NoticeKind
 from autoscaler.model.machines.machine import ExitReason, Machine, MachineState, TerminationReason
@@ -52,9 +51,9 @@ def note_interruption(
         machine.interruption.kind, machine.interruption.at = kind, means_at
     state.note(machine, at, "interrupted", f"{kind}: {detail}" if detail else kind)
     if kind in _SHORT:
-        place, request = machine.placement, state.launch_requests.get(machine.launch_request)
-        offering = f"{machine.provider}/{place.instance_type}/{place.zone}/{place.capacity_type}"
-        key = offering_key((request.offering(offering) if request else None) or offering)
+        request = state.launch_requests.get(machine.launch_request)
+        offering = request.offering(machine.offering) if request is not None else None
+        key = offering_key(offering or machine.offering)
         count_failure(state, key, FailureClass.CAPACITY, at, f"{kind} of {machine.id}")
     if is_unexplained(machine):
         note_taken(state, machine, at)
@@ -70,25 +69,13 @@ def is_unexplained(machine: Machine) -> bool:
     return silent or stopped or machine.state is MachineState.LOST
 
 
-def note_terminated(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """Mark a terminated machine as interrupted under its runner, if no exit was reported."""
-    if machine.state is MachineState.ASSIGNED:
-        note_taken(state, machine, at)
-
-
-def note_silent(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """Mark a machine as interrupted if its agent is silent after a notice, and its runner's work is over."""
-    if is_silent(machine, at) and machine.interruption.taken_at is None:
-        note_taken(state, machine, at)
-
-
 def note_taken(state: LedgerState, machine: Machine, at: Instant) -> None:
     """Mark a machine as interrupted under its runner, if it had a notice, and check the runner's job."""
     if machine.interruption.kind not in TAKES:
         return
     with state.changing(machine):
         machine.interruption.taken_at = at
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    runner = state.runner_of(machine)
     job = state.jobs.get(runner.job) if runner is not None and runner.job is not None else None
     if job is not None:
         update_rerun(state, job, at)

@@ -10,13 +10,11 @@ from autoscaler.ledger.failures.failure_counts import count_failure
 from autoscaler.ledger.machines.slots import (
     bind,
     free_slots,
-    most_expensive,
-    new_slot,
     written_off_slots,
 )
 from autoscaler.ledger.machines.states import fail, move
 from autoscaler.ledger.records.state import LedgerState
-from autoscaler.model.catalogue import LaunchTokens
+from autoscaler.model.catalogue import LaunchTokens, most_units
 from autoscaler.model.changes import may_become
 from autoscaler.model.cooldowns import launch_option_key
 from autoscaler.model.events import (
@@ -35,7 +33,7 @@ from autoscaler.model.machines.launch_requests import (
     LaunchRequest,
     LaunchRequestState,
 )
-from autoscaler.model.machines.machine import MachineState
+from autoscaler.model.machines.machine import Machine, MachineState, Placement
 from autoscaler.model.wording import counted
 
 _WORST_FIRST = (
@@ -52,15 +50,18 @@ LISTINGS_APART: Seconds = 60.0
 
 def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded) -> None:
     """Create the request and its slots. They count against limits at the most expensive offering."""
-    offerings = (state.offering(event.sku, key) for key in event.offerings)
-    dollars, quota_usage = most_expensive([one for one in offerings if one is not None])
+    launch = event.launch
+    offerings = (state.offering(launch.sku, key) for key in launch.offerings)
+    known = [one for one in offerings if one is not None]
+    dollars = max(offering.dollars_per_hour for offering in known)
+    quota_usage = tuple(sorted(most_units(known).items()))
     request = LaunchRequest(
         id=event.launch_request,
-        sku=event.sku,
-        provider=event.provider,
-        option=event.option,
-        capacity_type=event.capacity_type,
-        offerings=event.offerings,
+        sku=launch.sku,
+        provider=launch.provider,
+        option=launch.option,
+        capacity_type=launch.capacity_type,
+        offerings=launch.offerings,
         slots=event.slots,
         token=event.token,
         body="",
@@ -69,11 +70,21 @@ def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded)
     )
     state.add(request)
     spend(state, request.provider, event.at, 1, len(request.slots))
-    state.note(request, event.at, "recorded", f"{len(event.slots)} x {event.sku} {event.reason}")
+    state.note(request, event.at, "recorded", f"{len(event.slots)} x {launch.sku} {launch.reason}")
     for slot, machine_id in enumerate(event.slots):
-        machine = new_slot(request, machine_id, slot, event.at, dollars, quota_usage)
+        machine = Machine(
+            id=machine_id,
+            sku=request.sku,
+            provider=request.provider,
+            launch_request=request.id,
+            slot=slot,
+            created_at=event.at,
+            state=MachineState.REQUESTED,
+            since=event.at,
+            placement=Placement(dollars, quota_usage),
+        )
         state.add(machine)
-        state.note(machine, event.at, "requested", f"launch request {request.id} {event.reason}")
+        state.note(machine, event.at, "requested", f"launch request {request.id} {launch.reason}")
 
 
 def on_launch_request_prepared(state: LedgerState, event: LaunchRequestPrepared) -> None:
@@ -162,9 +173,8 @@ def on_launch_request_answered(state: LedgerState, event: LaunchRequestAnswered)
         request.reason = worst[1] if left else ""
     detail = f"{len(request.slots) - len(left)} of {len(request.slots)}"
     if left:
-        _settle(state, request, event.at, "answered", f"{detail}: {worst[1]}", worst[0])
-    else:
-        _settle(state, request, event.at, "answered", detail)
+        detail = f"{detail}: {worst[1]}"
+    _settle(state, request, event.at, "answered", detail, worst[0] if left else "")
 
 
 def count_full_listing(
@@ -191,20 +201,15 @@ def count_full_listing(
     left = free_slots(state, request)
     if request.full_listings < LISTINGS_TO_WRITE_OFF and left:
         return
+    detail, unknown = f"{len(left)} of {counted(len(request.slots), 'slot')}", FailureClass.UNKNOWN
     for machine in left:
-        fail(state, machine, FailureClass.UNKNOWN, at, "no answer, and no listing shows it")
-    if left:
-        unknown = FailureClass.UNKNOWN
-        key = launch_option_key(request.sku, request.option)
-        count_failure(state, key, unknown, at, request.reason)
-        failure = LaunchFailure(unknown, "NoAnswer", request.reason)
-        note_failed_launch(state, request, failure, at)
-    detail = f"{len(left)} of {counted(len(request.slots), 'slot')}"
+        fail(state, machine, unknown, at, "no answer, and no listing shows it")
     if left:
         detail = f"{detail}: {request.reason}"
-        _settle(state, request, at, "written_off", detail, FailureClass.UNKNOWN)
-    else:
-        _settle(state, request, at, "written_off", detail)
+        key = launch_option_key(request.sku, request.option)
+        count_failure(state, key, unknown, at, request.reason)
+        note_failed_launch(state, request, LaunchFailure(unknown, "NoAnswer", request.reason), at)
+    _settle(state, request, at, "written_off", detail, unknown if left else "")
 
 
 def _worst(event: LaunchRequestAnswered) -> tuple[FailureClass, str]:

@@ -15,7 +15,7 @@ from autoscaler.ledger.machines import foreign
 from autoscaler.ledger.machines.interruptions import (
     is_unexplained,
     note_interruption,
-    note_terminated,
+    note_taken,
 )
 from autoscaler.ledger.machines.launch_requests import count_full_listing
 from autoscaler.ledger.machines.slots import bind, free_slots
@@ -36,7 +36,6 @@ from autoscaler.ledger.machines.unverified import (
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.changes import may_become
 from autoscaler.model.events import (
-    LaunchedMachine,
     LaunchFailure,
     ListedMachine,
     MachinesListed,
@@ -235,16 +234,14 @@ def _hold_back(state: LedgerState, machine: Machine, listed: ListedMachine, at: 
     if request is None or listed.failure is None:
         return
     code, _, message = listed.reason.partition(": ")
-    place = machine.placement
-    offering = f"{machine.provider}/{place.instance_type}/{place.zone}/{place.capacity_type}"
-    failure = LaunchFailure(listed.failure, code, message, offering, listed.scope)
+    failure = LaunchFailure(listed.failure, code, message, machine.offering, listed.scope)
     of_host = listed.scope is FailureScope.HOST and (
         # A machine that was ready has shown that its host works. It ended for a reason of its own.
         machine.state not in _NOT_YET_UP
         or is_of_host(state, machine, listed.failure, at, listed.reason)
     )
     if not of_host:
-        hold_back(state, request, failure, at, image=place.image or _UNKNOWN_IMAGE)
+        hold_back(state, request, failure, at, image=machine.placement.image or _UNKNOWN_IMAGE)
     note_failed_launch(state, request, failure, at)
 
 
@@ -255,7 +252,7 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
         unknown = UnverifiedReason.UNKNOWN_LAUNCH_REQUEST
         adopt(state, event.provider, listed, event.at, unknown)
         return
-    machine = bind(state, request, _launched(listed), event.at)
+    machine = bind(state, request, listed, event.at)
     if machine is not None and listed.assigned:
         shown_as_assigned(state, machine, event.at)
     if machine is None:
@@ -276,22 +273,11 @@ def _see_ended_unbound(state: LedgerState, listed: ListedMachine, at: Instant) -
     request = state.launch_requests.get(listed.launch_request)
     if request is None or request.sent_at is None:
         return
-    machine = bind(state, request, _launched(listed), at, deque(free_slots(state, request)))
+    machine = bind(state, request, listed, at, deque(free_slots(state, request)))
     if machine is not None:
         with state.changing(machine):
             machine.placement.host = listed.host
         _ended_by_itself(state, machine, listed, at)
-
-
-def _launched(listed: ListedMachine) -> LaunchedMachine:
-    return LaunchedMachine(
-        listed.provider_id,
-        listed.instance_type,
-        listed.zone,
-        listed.capacity_type,
-        listed.image,
-        listed.launch_time,
-    )
 
 
 def _add_surplus(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:
@@ -324,7 +310,8 @@ def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
         note_failed_boot(state, machine, FailureClass.UNKNOWN, at, reason, of_host=False)
     lost = to is MachineState.LOST
     code = TerminationReason.LOST if lost else found_reason(state, machine)
-    note_terminated(state, machine, at)
+    if machine.state is MachineState.ASSIGNED:
+        note_taken(state, machine, at)  # no exit was reported
     left_idle(state, machine, at)
     close_its_runner(state, machine, at, f"its machine is terminated: {reason}")
     end(state, machine, to, code, at, reason)

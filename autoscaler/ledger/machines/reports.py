@@ -3,9 +3,10 @@
 from autoscaler.ledger.failures.circuits import note_refused_image
 from autoscaler.ledger.failures.cooldowns import note_early_exit, note_failed_boot, note_good_boot
 from autoscaler.ledger.failures.host_failures import avoid_host
-from autoscaler.ledger.job_holds import JOB_ASSIGNED_WITHIN
-from autoscaler.ledger.machines.interruptions import note_silent, note_taken
+from autoscaler.ledger.job_holds import JOB_ASSIGNED_WITHIN, left_idle, remove_marks_of
+from autoscaler.ledger.machines.interruptions import note_taken
 from autoscaler.ledger.machines.states import close_its_runner, end, fail, move, see
+from autoscaler.ledger.machines.unverified import polled_for_assignment
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.changes import HistoryRow, may_become
 from autoscaler.model.events import (
@@ -22,7 +23,7 @@ from autoscaler.model.events import (
 )
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs.runners import IDLE_STATES
-from autoscaler.model.machines.due import SILENCE, TERMINATE_AGAIN, TERMINATED_AFTER_JOB
+from autoscaler.model.machines.due import SILENCE, TERMINATE_AGAIN, TERMINATED_AFTER_JOB, is_silent
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import (
     ExitReason,
@@ -33,6 +34,7 @@ from autoscaler.model.machines.machine import (
 
 _S = MachineState
 _LATE = {_S.LAUNCHED: FailureClass.BOOT_DEADLINE, _S.BOOTED: FailureClass.HEALTH_CHECK}
+"""The failure of a machine that missed a deadline before it became ready."""
 
 
 def on_attestation(state: LedgerState, event: MachineAttested) -> None:
@@ -84,11 +86,16 @@ def on_seen(state: LedgerState, event: MachineSeen) -> None:
     machine = state.machines.get(event.machine)
     if machine is not None:
         see(state, machine, event.at, polled=event.polled)
+        if event.polled:
+            polled_for_assignment(state, machine, event.at)
 
 
 def on_exited(state: LedgerState, event: MachineExited) -> None:
     """Mark the machine as exited. It has two minutes to power itself off."""
     machine = state.machines[event.machine]
+    left_idle(state, machine, event.at)
+    if event.reason is ExitReason.NOT_CONNECTED:
+        remove_marks_of(state, machine, event.at)
     if may_become(machine, _S.EXITED):
         with state.changing(machine):
             machine.work.exit_reason = event.reason
@@ -107,7 +114,8 @@ def on_termination_requested(state: LedgerState, event: TerminationRequested) ->
     machine = state.machines[event.machine]
     close_its_runner(state, machine, event.at, event.reason)
     if machine.state is not _S.TERMINATING:
-        failure = _failure_to_become_ready(machine, event.reason_code)
+        late = event.reason_code is TerminationReason.DEADLINE
+        failure = _LATE.get(machine.state) if late else None
         if not end(state, machine, _S.TERMINATING, event.reason_code, event.at, event.reason):
             return
         with state.changing(machine):
@@ -150,8 +158,9 @@ def on_runner_read(state: LedgerState, event: RunnerRead) -> None:
     machine = state.machines.get(event.machine)
     if machine is None or machine.state is not _S.ASSIGNED:
         return
-    if event.finished:
-        note_silent(state, machine, event.at)
+    is_taken = machine.interruption.taken_at is not None
+    if event.finished and is_silent(machine, event.at) and not is_taken:
+        note_taken(state, machine, event.at)
     with state.changing(machine):
         if not event.finished:
             machine.work.finished_at, machine.work.finished_reads = None, 0
@@ -183,36 +192,22 @@ def on_console_read(state: LedgerState, event: ConsoleRead) -> None:
     state.note_row(HistoryRow(event.at, "machine", event.machine, "console", event.shown))
 
 
-def _failure_to_become_ready(
-    machine: Machine, reason_code: TerminationReason
-) -> FailureClass | None:
-    """Return the failure of a machine that missed the deadline of its boot or health checks, or None."""
-    return _LATE.get(machine.state) if reason_code is TerminationReason.DEADLINE else None
-
-
 def _is_unfit(state: LedgerState, machine: Machine, event: MachineExited) -> bool:
-    """Return True if a runner without a job exited at once, or could not connect to GitHub.
+    """Return True if a runner without a job exited before GitHub should have given it one, or cannot connect.
 
     A runner that cannot connect exits after minutes. Its registration may already be deleted by then.
     """
-    if event.reason is not ExitReason.NOT_CONNECTED:
-        return _exited_at_once(state, machine, event.at)
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
-    return runner is not None and runner.job is None
-
-
-def _exited_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
-    """Return True if the runner exited without a job before GitHub should have given it one."""
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
-    if runner is None or not _had_no_job(state, machine):
-        return False
+    runner = state.runner_of(machine)
+    if runner is None or event.reason is ExitReason.NOT_CONNECTED:
+        return runner is not None and runner.job is None
     started = runner.listening_at
-    return started is None or at - started < JOB_ASSIGNED_WITHIN
+    at_once = started is None or event.at - started < JOB_ASSIGNED_WITHIN
+    return at_once and _had_no_job(state, machine)
 
 
 def _had_no_job(state: LedgerState, machine: Machine) -> bool:
     """Return True if GitHub may still give the runner its first job. False for an ended registration."""
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    runner = state.runner_of(machine)
     return runner is not None and runner.job is None and runner.state in IDLE_STATES
 
 

@@ -154,11 +154,8 @@ def _known(state: LedgerState, jobs: tuple[JobId, ...]) -> list[Rerun]:
 
 def _taken_under(state: LedgerState, job: Job, at: Instant) -> Machine | None:
     """Return the interrupted machine on which the job ran, or None."""
-    runner = state.runners.get(job.runner_name) if job.runner_name is not None else None
-    if runner is None or runner.job != job.id:
-        return None
-    machine = state.machines.get(runner.machine)
-    if machine is None:
+    runner, machine = state.runner_and_machine(job)
+    if runner is None or machine is None or runner.job != job.id:
         return None
     taken = machine.interruption.taken_at is not None
     silent = machine.interruption.kind in TAKES and is_silent(machine, at)

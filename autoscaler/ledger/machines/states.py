@@ -52,7 +52,7 @@ def found_reason(state: LedgerState, machine: Machine) -> TerminationReason:
         return machine.termination.reason or TerminationReason.FAILED
     if machine.interruption.kind in TAKES:
         return TerminationReason.INTERRUPTED
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    runner = state.runner_of(machine)
     over = runner is not None and runner.state is RunnerState.DONE
     if machine.state is _S.EXITED or (machine.state is _S.ASSIGNED and over):
         return TerminationReason.POWERED_OFF
@@ -118,7 +118,7 @@ def see(
 
 def close_its_runner(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
     """End the registration of a machine that exits or is terminated."""
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    runner = state.runner_of(machine)
     if runner is None or not may_become(runner, RunnerState.DONE):
         return
     with state.changing(runner):

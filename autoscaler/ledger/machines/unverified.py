@@ -23,7 +23,7 @@ from autoscaler.model.events import (
 )
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, RunnerName
 from autoscaler.model.jobs.job import Job, JobState
-from autoscaler.model.jobs.runners import RunnerState, machine_in_any_name
+from autoscaler.model.jobs.runners import machine_in_any_name
 from autoscaler.model.machines.evidence import SHOWN_AT_GITHUB_WITHIN
 from autoscaler.model.machines.machine import (
     FOUND_REASONS,
@@ -124,7 +124,7 @@ def shown_at_work(
     A machine without a nonce may be in another machine's slot, so it does not get `why` as its reason.
     """
     if name in state.runners:
-        _has_configuration(state, name, at)
+        has_configuration(state, name, at)
         return
     found = machine_in_any_name(state.catalogue.fleet, name)
     machine = state.machines.get(found) if found is not None else None
@@ -134,13 +134,6 @@ def shown_at_work(
         if one.created_at < state.started_at:
             certain = one is machine and one.nonce_hash
             _mark(state, one, at, why if certain else UnverifiedReason.STORE_IS_OLDER)
-
-
-def closed_as_busy(state: LedgerState, name: RunnerName, at: Instant) -> None:
-    """Mark the machine of a closed registration as assigned, if GitHub refused to delete it as busy."""
-    runner = state.runners.get(name)
-    if runner is not None and runner.state is RunnerState.DONE:
-        _has_configuration(state, name, at)
 
 
 def needs_runner_list(state: LedgerState) -> bool:
@@ -177,10 +170,9 @@ def on_machine_marked_unverified(state: LedgerState, event: MachineMarkedUnverif
     _mark(state, machine, event.at, why)
 
 
-def polled_for_assignment(state: LedgerState, machine_id: MachineId, at: Instant) -> None:
+def polled_for_assignment(state: LedgerState, machine: Machine, at: Instant) -> None:
     """Mark the machine as ready: its agent polls with the known nonce, so it has no assignment."""
-    machine = state.machines.get(machine_id)
-    if machine is None or machine.state is not MachineState.ASSIGNED:
+    if machine.state is not MachineState.ASSIGNED:
         return
     work = machine.work
     if work.unverified is not None and work.unverified.is_cleared_by_poll:
@@ -190,7 +182,7 @@ def polled_for_assignment(state: LedgerState, machine_id: MachineId, at: Instant
             work.runner = machine.progress.assigned_at = machine.termination.reason = None
             work.read_at = work.unregistered_at = None
         return
-    runner = state.runners.get(work.runner) if work.runner is not None else None
+    runner = state.runner_of(machine)
     if runner is not None and runner.configuration_sent_at is None and work.may_run_job:
         with state.changing(machine):
             work.may_run_job = False
@@ -248,12 +240,12 @@ def _may_have_other_runner(state: LedgerState, machine: Machine) -> bool:
     """Return True if the machine may have got another registration after the store was written."""
     if machine.is_unassigned:
         return True
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    runner = state.runner_of(machine)
     untaken = runner is not None and runner.listening_at is None and runner.job is None
     return machine.state is MachineState.ASSIGNED and untaken
 
 
-def _has_configuration(state: LedgerState, name: RunnerName, at: Instant) -> None:
+def has_configuration(state: LedgerState, name: RunnerName, at: Instant) -> None:
     """Mark that a machine has the configuration of its runner, because GitHub shows the runner at work."""
     runner = state.runners.get(name)
     machine = state.machines.get(runner.machine) if runner is not None else None

@@ -1,14 +1,15 @@
 """The demand classes of jobs, which SKUs of a class admit a job's run, and why jobs have no class."""
 
+from functools import lru_cache, partial
+
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.jobs.access_rules import depends_on_run, rule_against
 from autoscaler.model.jobs.demand import DemandClass, classify
 from autoscaler.model.jobs.job import Admission, RunOrigin
-from autoscaler.model.reasons.table import Unmatched
 from autoscaler.model.reasons.unmatched import why_unmatched
 
 MOST_CLASSES = 10_000
-"""Maximum number of demand classes that a cache keeps. Anyone who can start jobs chooses their labels."""
+"""Maximum number of jobs' classes that a cache keeps. Anyone who can start jobs chooses their labels."""
 
 _REFUSALS = {
     "forks": Admission.FORK,
@@ -27,33 +28,19 @@ class ClassCache:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._classes: dict[tuple[str, tuple[str, ...]], DemandClass | None] = {}
-        self._same: dict[DemandClass, DemandClass] = {}
-        self._unmatched: dict[tuple[str, tuple[str, ...]], Unmatched | None] = {}
         self._restricted = {
             sku.name for sku in catalogue.skus.values() if depends_on_run(sku.access)
         }
+        kept = lru_cache(MOST_CLASSES)
+        self._shared = kept(lambda demand: demand)
+        self.class_of = kept(self._class_of)
+        """Returns the class of a job of a repository with these normalised labels, whatever its run."""
+        self.why_unmatched = kept(partial(why_unmatched, catalogue))
+        """Returns why no SKU serves a job of a repository with these normalised labels."""
 
-    def __len__(self) -> int:
-        """Return the number of remembered classes, or of remembered jobs without one if that is larger."""
-        return max(len(self._classes), len(self._same), len(self._unmatched))
-
-    def class_of(self, repository: str, labels: tuple[str, ...]) -> DemandClass | None:
-        """Return the class of a job with these normalised labels, whatever its run."""
-        key = (repository, labels)
-        if key not in self._classes:
-            self._make_room()
-            found = classify(self._catalogue, repository, labels)
-            self._classes[key] = None if found is None else self._shared(found)
-        return self._classes[key]
-
-    def why_unmatched(self, repository: str, labels: tuple[str, ...]) -> Unmatched | None:
-        """Return why no SKU serves a job with these normalised labels (see `model.reasons.unmatched`)."""
-        key = (repository, labels)
-        if key not in self._unmatched:
-            self._make_room()
-            self._unmatched[key] = why_unmatched(self._catalogue, repository, labels)
-        return self._unmatched[key]
+    def _class_of(self, repository: str, labels: tuple[str, ...]) -> DemandClass | None:
+        found = classify(self._catalogue, repository, labels)
+        return None if found is None else self._shared(found)
 
     def admit(self, demand: DemandClass, origin: RunOrigin | None) -> tuple[DemandClass, Admission]:
         """Return the class of a job of this run, and whether it may use the SKUs of that class.
@@ -72,15 +59,5 @@ class ClassCache:
             return demand, _REFUSALS[against[demand.skus[0]] or ""]
         if admitting == demand.skus:
             return demand, Admission.ADMITTED
-        self._make_room()
         part = DemandClass(demand.scope, demand.runner_group, demand.labels, admitting)
         return self._shared(part), Admission.ADMITTED
-
-    def _make_room(self) -> None:
-        if len(self) >= MOST_CLASSES:
-            self._classes.clear()
-            self._same.clear()
-            self._unmatched.clear()
-
-    def _shared(self, demand: DemandClass) -> DemandClass:
-        return self._same.setdefault(demand, demand)

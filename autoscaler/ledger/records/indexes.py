@@ -195,6 +195,15 @@ class IndexedRecords:
         queued = self._queued.get(sku)
         return queued.peekitem(0)[0][0] if queued else None
 
+    def runner_of(self, machine: Machine) -> Runner | None:
+        """Return the runner whose registration a machine has, or None if it has none."""
+        return self.runners.get(machine.work.runner) if machine.work.runner is not None else None
+
+    def runner_and_machine(self, job: Job) -> tuple[Runner | None, Machine | None]:
+        """Return the runner that GitHub named for a job, and its machine, as far as they are known."""
+        runner = self.runners.get(job.runner_name) if job.runner_name is not None else None
+        return runner, self.machines.get(runner.machine) if runner is not None else None
+
     def _is_shared(self, sku: SkuName) -> bool:
         """Return True if a SKU has a fair share."""
         known = self.catalogue.skus.get(sku)
@@ -206,8 +215,7 @@ class IndexedRecords:
             return False
         if job.admission is Admission.UNREAD and job.state is not JobState.COMPLETED:
             return True
-        runner = self.runners.get(job.runner_name) if job.runner_name is not None else None
-        machine = self.machines.get(runner.machine) if runner is not None else None
+        _, machine = self.runner_and_machine(job)
         sku = self.catalogue.skus.get(machine.sku) if machine is not None else None
         if sku is None or not depends_on_run(sku.access):
             return False

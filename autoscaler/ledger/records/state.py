@@ -140,10 +140,6 @@ class LedgerState(IndexedRecords):
         priced = self._priced.get((known.os, key)) if known is not None else None
         return priced or self.offerings.get(key)
 
-    def runner_of(self, machine: Machine) -> Runner | None:
-        """Return the runner whose registration a machine has, or None if it has none."""
-        return self.runners.get(machine.work.runner) if machine.work.runner is not None else None
-
     def class_of(self, repository: str, labels: tuple[str, ...]) -> DemandClass | None:
         """Return the class of a job, whatever its run, from a cache."""
         return self._classes.class_of(repository, labels)
@@ -195,8 +191,7 @@ class LedgerState(IndexedRecords):
 
     def work_over_at(self, machine: Machine) -> Instant | None:
         """Return when GitHub reported that the job of a machine's runner is completed, or None."""
-        name = machine.work.runner
-        runner = self.runners.get(name) if name is not None else None
+        runner = self.runner_of(machine)
         if runner is None or runner.job is None or runner.state is not RunnerState.DONE:
             return None
         return runner.since
@@ -319,24 +314,18 @@ class LedgerState(IndexedRecords):
 
     def _records_like(self, record: Record) -> dict[Any, Any]:
         """Return all records of a record's kind, by key."""
-        by_kind: dict[type[Record], dict[Any, Any]] = {
-            Job: self.jobs,
-            LaunchRequest: self.launch_requests,
-            Machine: self.machines,
-            Rerun: self.reruns,
-            Runner: self.runners,
-        }
-        return by_kind[type(record)]
+        records: dict[Any, Any] = getattr(self, _KINDS[type(record)][2])
+        return records
 
 
-_KINDS: dict[type[Record], tuple[str, str]] = {
-    Job: ("job", "id"),
-    LaunchRequest: ("launch_request", "id"),
-    Machine: ("machine", "id"),
-    Rerun: ("rerun", "job"),
-    Runner: ("runner", "name"),
+_KINDS: dict[type[Record], tuple[str, str, str]] = {
+    Job: ("job", "id", "jobs"),
+    LaunchRequest: ("launch_request", "id", "launch_requests"),
+    Machine: ("machine", "id", "machines"),
+    Rerun: ("rerun", "job", "reruns"),
+    Runner: ("runner", "name", "runners"),
 }
-"""Of each kind of record: its name in the history, and the field that is its key."""
+"""Of each kind of record: its name in the history, the field that is its key, and where the records are."""
 
 
 def _key(record: Record) -> Any:

@@ -336,6 +336,12 @@ class Machine:
     interruption: Interruption = field(default_factory=Interruption)
 
     @property
+    def offering(self) -> str:
+        """Return the key of its offering (`Offering.key`), without the target."""
+        place = self.placement
+        return f"{self.provider}/{place.instance_type}/{place.zone}/{place.capacity_type}"
+
+    @property
     def first_ready_at(self) -> Instant:
         """Return when the ready machine became ready first, before it lost an unused registration."""
         return self.progress.ready_at if self.progress.ready_at is not None else self.since

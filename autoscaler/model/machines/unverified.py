@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from autoscaler.model.identifiers import (
     Instant,
@@ -15,19 +16,31 @@ from autoscaler.model.identifiers import (
 class UnverifiedReason(StrEnum):
     """Why no record proves whether a job runs on a machine. `explanation` has each in a sentence."""
 
-    UNKNOWN_LAUNCH_REQUEST = "unknown_launch_request"
-    PRUNED_SLOT = "pruned_slot"
-    ADOPTED_INSTALLATION = "adopted_installation"
-    LISTED_AGAIN = "listed_again"
-    STORE_IS_OLDER = "store_is_older"
-    NO_RUNNER_LIST_YET = "no_runner_list_yet"
-    NO_MACHINE_LIST_YET = "no_machine_list_yet"
-    LISTED_AT_GITHUB = "listed_at_github"
+    explanation: str
 
-    @property
-    def explanation(self) -> str:
-        """Return the reason as text for operators."""
-        return _EXPLANATIONS[self]
+    def __new__(cls, value: str, explanation: str = "") -> Self:
+        """Return the member of a reason, with its text for operators."""
+        member = str.__new__(cls, value)
+        member._value_, member.explanation = value, explanation
+        return member
+
+    UNKNOWN_LAUNCH_REQUEST = "unknown_launch_request", "its launch request is not in the store"
+    PRUNED_SLOT = "pruned_slot", "the controller has already deleted its record from memory"
+    ADOPTED_INSTALLATION = "adopted_installation", "it belongs to an adopted installation"
+    LISTED_AGAIN = "listed_again", "two listings did not show it, and a later one did"
+    STORE_IS_OLDER = (
+        "store_is_older",
+        "the store is a restored backup: the machine may have been assigned after the backup",
+    )
+    NO_RUNNER_LIST_YET = (
+        "no_runner_list_yet",
+        "silent since the controller started, and GitHub has not listed its runners since",
+    )
+    NO_MACHINE_LIST_YET = (
+        "no_machine_list_yet",
+        "silent since the controller started, and its provider has not listed its machines since",
+    )
+    LISTED_AT_GITHUB = "listed_at_github", "GitHub lists a runner of it that is not in the store"
 
     @property
     def is_cleared_by_poll(self) -> bool:
@@ -41,24 +54,6 @@ class UnverifiedReason(StrEnum):
             UnverifiedReason.NO_RUNNER_LIST_YET,
             UnverifiedReason.NO_MACHINE_LIST_YET,
         )
-
-
-_EXPLANATIONS = {
-    UnverifiedReason.UNKNOWN_LAUNCH_REQUEST: "its launch request is not in the store",
-    UnverifiedReason.PRUNED_SLOT: "the controller has already deleted its record from memory",
-    UnverifiedReason.ADOPTED_INSTALLATION: "it belongs to an adopted installation",
-    UnverifiedReason.LISTED_AGAIN: "two listings did not show it, and a later one did",
-    UnverifiedReason.STORE_IS_OLDER: (
-        "the store is a restored backup: the machine may have been assigned after the backup"
-    ),
-    UnverifiedReason.NO_RUNNER_LIST_YET: (
-        "silent since the controller started, and GitHub has not listed its runners since"
-    ),
-    UnverifiedReason.NO_MACHINE_LIST_YET: (
-        "silent since the controller started, and its provider has not listed its machines since"
-    ),
-    UnverifiedReason.LISTED_AT_GITHUB: "GitHub lists a runner of it that is not in the store",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from autoscaler.config.checks.certificates import authority
 from autoscaler.config.configuration import Configuration, run_checks
-from autoscaler.config.files.pem import PemError, read_pem
-from autoscaler.config.files.regular_files import open_regular
+from autoscaler.config.files.pem import read_pem
+from autoscaler.config.files.regular_files import UnusableFileError, open_regular
 from autoscaler.config.problems import Problem, nearest, show
 from autoscaler.config.provider_kind import OptionOf, options_of, sections_of
 from autoscaler.model.catalogue import OperatingSystem
@@ -70,7 +70,7 @@ def _identity_files(configuration: Configuration, name: str, ec2: Ec2Section) ->
         fix = "name a PEM file with AWS's RSA certificate for the region"
         try:
             load_certificates(read_pem(file), written)
-        except PemError as error:
+        except UnusableFileError as error:
             yield configuration.error(path, f"{show(written)} {error.what}", fix)
         except ValueError as error:
             yield configuration.error(path, str(error), fix)

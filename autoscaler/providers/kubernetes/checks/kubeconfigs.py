@@ -13,7 +13,8 @@ from pathlib import Path
 
 from autoscaler.config.checks.certificates import authority
 from autoscaler.config.configuration import Configuration, run_checks
-from autoscaler.config.files.pem import PemError, certificates, fits, private_key, read_pem
+from autoscaler.config.files.pem import certificates, fits, private_key, read_pem
+from autoscaler.config.files.regular_files import UnusableFileError
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.provider_kind import sections_of
 from autoscaler.providers.kubernetes.api.kubeconfigs import (
@@ -168,18 +169,18 @@ def _unusable(
         pem = _content(folder, entry, key)
         if pem is not None:
             check(pem)
-    except PemError as error:
+    except UnusableFileError as error:
         named = f"names {show(name)}, which " if name and not data else ""
         yield KubeconfigError(f"{key} of {entry.place} {named}{error.what}", error.fix)
 
 
 def _content(folder: Path, entry: Entry, key: str) -> bytes | None:
-    """Return the PEM of a key, or None if the kubeconfig has none. Raises PemError."""
+    """Return the PEM of a key, or None if the kubeconfig has none. Raises UnusableFileError."""
     data, name = entry.values.get(f"{key}-data"), entry.values.get(key)
     if data:
         try:
             # Lines are usual: kubectl and the library accept them.
             return base64.b64decode("".join(str(data).split()), validate=True)
         except binascii.Error:
-            raise PemError("is not base64", _FIX) from None
+            raise UnusableFileError("is not base64", _FIX) from None
     return read_pem(folder / str(name)) if name else None
