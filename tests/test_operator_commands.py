@@ -32,7 +32,7 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.operators import Operator, OperatorName, Role
-from autoscaler.operator_commands.configuration import MAX_FILE_BYTES
+from autoscaler.operator_commands.commands import MAX_FILE_BYTES
 from autoscaler.server.listening.serving import Serving
 from autoscaler.server.listening.settings import Address, ServerSettings
 from autoscaler.server.operators import admin

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoscaler.images.commands import DRIVER_BUDGET, Processor, usage_errors
+from autoscaler.operator_commands.images.commands import ec2_errors, publish
 
 if TYPE_CHECKING:
     from autoscaler.images.baking import MachineRecipe
@@ -56,7 +57,6 @@ def bake(
     from autoscaler.images.baking import find_recipe, run_packer
     from autoscaler.images.build_watch import BuildWatch
     from autoscaler.model.catalogue import Architecture
-    from autoscaler.operator_commands.images.publishing import publish
     from autoscaler.providers.ec2.images.account import AwsBuilds
 
     name = f"{recipe}-{arch}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
@@ -128,13 +128,9 @@ def _write_inputs(
 
 def _image_id(region: str, subnet: str, kind: str, name: str) -> str:
     from autoscaler.providers.ec2.images.account import AwsImages
-    from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
 
-    try:
+    with ec2_errors():
         return AwsImages(region, subnet, kind).find(f"autoscaler/{name}")
-    except ImageEc2Error as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
 
 
 @contextmanager
