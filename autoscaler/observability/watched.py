@@ -143,7 +143,7 @@ class WatchedTelemetry(PrometheusTelemetry):
     def job_outside_access(self, sku: SkuName, reason: str) -> None:
         """See `Telemetry.job_outside_access`."""
         super().job_outside_access(sku, reason)
-        values = self._sku.value(sku), self._access.value(reason)
+        values = self.bounded(("sku", "access"), (sku, reason))
         self._note(FaultCode.JOB_OUTSIDE_ACCESS, *values)
 
     def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
@@ -163,7 +163,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         """See `Telemetry.store_write`."""
         super().store_write(operation, duration)
         steps = deque[_Writes](maxlen=int(_SLOW.within / WRITES_STEP))
-        steps = self._writes.setdefault(self._write.value(operation), steps)
+        steps = self._writes.setdefault(self._labels["write"].value(operation), steps)
         now = self._now()
         if not steps or not 0.0 <= now - steps[-1].since < WRITES_STEP:
             steps.append(_Writes(now))
@@ -176,8 +176,8 @@ class WatchedTelemetry(PrometheusTelemetry):
         for bucket, at in tuple(self._budgets.items()):
             if now - at >= BUDGET_RESETS_AFTER:
                 del self._budgets[bucket]
-                self._gauges["github_rate_limit_remaining"].remove(*bucket)
-                self._gauges["github_rate_limit"].remove(*bucket)
+                self.gauges["github_rate_limit_remaining"].remove(*bucket)
+                self.gauges["github_rate_limit"].remove(*bucket)
 
     def _note(self, code: FaultCode, *labels: str) -> None:
         """Remember that something happened that is a fault if it happened often enough."""
@@ -209,7 +209,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         within = duration(code.entry.threshold.within)
         for _, (sku, check, image) in self._recently(code):
             yield Fault.of(code, sku=sku, check=check, image=image, within=within)
-        opened = {sku for (sku,), is_open in _values(self._gauges["sku_circuit_open"]) if is_open}
+        opened = {sku for (sku,), is_open in _values(self.gauges["sku_circuit_open"]) if is_open}
         for _, (sku,) in self._recently(FaultCode.RUNNER_VERSION_REFUSED):
             if sku in opened:
                 yield Fault.of(FaultCode.RUNNER_VERSION_REFUSED, sku=sku)
@@ -219,7 +219,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         for sku, reasons in outside.items():
             yield Fault.of(FaultCode.JOB_OUTSIDE_ACCESS, sku=sku, reasons=", ".join(reasons))
         code = FaultCode.RUNNER_VERSION_EXPIRES
-        for (sku,), at in _values(self._gauges["runner_version_deadline_timestamp_seconds"]):
+        for (sku,), at in _values(self.gauges["runner_version_deadline_timestamp_seconds"]):
             if at - now < code.entry.threshold.above:
                 variant = "" if at > now else "over"
                 version, time = self._versions[sku], duration(abs(at - now))
@@ -229,8 +229,8 @@ class WatchedTelemetry(PrometheusTelemetry):
             yield Fault.of(FaultCode.LEAK_SUSPECTED, time=time, excess=self._excess)
 
     def _of_github(self) -> Iterator[Fault]:
-        limits, code = dict(_values(self._gauges["github_rate_limit"])), FaultCode.GITHUB_BUDGET_LOW
-        for bucket, remaining in _values(self._gauges["github_rate_limit_remaining"]):
+        limits, code = dict(_values(self.gauges["github_rate_limit"])), FaultCode.GITHUB_BUDGET_LOW
+        for bucket, remaining in _values(self.gauges["github_rate_limit_remaining"]):
             limit = limits.get(bucket, 0.0) if bucket in self._budgets else 0.0
             if remaining < code.entry.threshold.share * limit:
                 app, account, resource = bucket
@@ -242,20 +242,20 @@ class WatchedTelemetry(PrometheusTelemetry):
                     resource=resource,
                 )
         code = FaultCode.GITHUB_LISTS_STALE
-        for (account,), seconds in _values(self._gauges["github_staleness_seconds"]):
+        for (account,), seconds in _values(self.gauges["github_staleness_seconds"]):
             if seconds > code.entry.threshold.above:
                 yield Fault.of(code, account, time=duration(seconds))
-        for (account, group, reason), wide in _values(self._gauges["runner_group_too_wide"]):
+        for (account, group, reason), wide in _values(self.gauges["runner_group_too_wide"]):
             if wide:
                 about, why = f"{account}/{group}", reason.replace("_", " ")
                 yield Fault.of(FaultCode.RUNNER_GROUP_TOO_WIDE, about, reason=why)
 
     def _of_loop(self) -> Iterator[Fault]:
-        for _, ahead in _values(self._gauges["github_clock_ahead_seconds"]):
+        for _, ahead in _values(self.gauges["github_clock_ahead_seconds"]):
             if abs(ahead) > FaultCode.CLOCK_SKEWED.entry.threshold.above:
                 side, time = "ahead of" if ahead > 0 else "behind", duration(abs(ahead))
                 yield Fault.of(FaultCode.CLOCK_SKEWED, time=time, side=side)
-        for _, lag in _values(self._gauges["event_loop_lag_max_seconds"]):
+        for _, lag in _values(self.gauges["event_loop_lag_max_seconds"]):
             if lag > FaultCode.CONTROLLER_SLOW.entry.threshold.above:
                 yield Fault.of(FaultCode.CONTROLLER_SLOW, lag=lag)
         now = self._now()

@@ -4,7 +4,6 @@ import asyncio
 import errno
 import logging
 import socket
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -17,7 +16,7 @@ from autoscaler.server.listening.certificate import Certificate, CertificateErro
 from autoscaler.server.listening.connection import Connection, serve_in_place, without_server_header
 from autoscaler.server.listening.kept_sockets import KeptSockets, Place
 from autoscaler.server.listening.places import PlaceLimits, Places
-from autoscaler.server.listening.settings import Address, TlsFiles
+from autoscaler.server.listening.settings import Address, ServerSettings, TlsFiles
 from autoscaler.server.refusal_log import RefusalLog
 
 _TLS_SHUTDOWN: Seconds = 2.0
@@ -39,20 +38,6 @@ class ListenError(Exception):
     """An address cannot be bound, or its certificate cannot be used. The message names it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Limits of a listener.
-
-    `connections` is a number. The others are seconds: for a TLS handshake or a request's head, for an idle
-    connection, and for unfinished requests when the listener stops.
-    """
-
-    connections: int
-    head: Seconds
-    keepalive: Seconds
-    shutdown: Seconds
-
-
 class Listener:
     """An aiohttp application on one address. Accepts connections itself, to limit them by peer."""
 
@@ -61,19 +46,21 @@ class Listener:
         app: web.Application,
         place: Place,
         tls: TlsFiles | None,
-        bounds: Bounds,
+        connections: int,
+        settings: ServerSettings,
         kept: KeptSockets,
     ) -> None:
+        """`connections` is the maximum number of connections."""
         app.on_response_prepare.append(without_server_header)
         self.place = place
         self._wanted = place[1]
         self._tls = tls
-        self._bounds = bounds
+        self._settings = settings
         self._kept = kept
         self._runner = web.AppRunner(
-            app, access_log=None, handler_cancellation=True, shutdown_timeout=bounds.shutdown
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=settings.shutdown
         )
-        self._places = Places(PlaceLimits(bounds.connections, bounds.head))
+        self._places = Places(PlaceLimits(connections, settings.head))
         self._refusals = RefusalLog()
         self._certificate: Certificate | None = None
         self._sockets: list[socket.socket] = []
@@ -155,7 +142,7 @@ class Listener:
             self._places,
             access_log=None,
             logger=_http_logger(),
-            keepalive_timeout=self._bounds.keepalive,
+            keepalive_timeout=self._settings.keepalive,
             lingering_time=_LINGERING,
             read_bufsize=_READ_BUFFER,
             auto_decompress=False,
@@ -189,7 +176,7 @@ class Listener:
         tls: dict[str, Any] = {}
         if self._certificate is not None:
             tls["ssl"] = self._certificate.context()
-            tls["ssl_handshake_timeout"] = self._bounds.head
+            tls["ssl_handshake_timeout"] = self._settings.head
             tls["ssl_shutdown_timeout"] = _TLS_SHUTDOWN
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
