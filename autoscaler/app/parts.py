@@ -47,7 +47,7 @@ from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
 from autoscaler.observability.watched import WatchedTelemetry
 from autoscaler.providers.registry import provider_kinds
 from autoscaler.server.health import HealthEndpoint
-from autoscaler.server.listening.kept_sockets import KeptSockets
+from autoscaler.server.listening.listener import KeptSockets
 from autoscaler.server.listening.serving import Endpoint, Serving
 from autoscaler.server.machines.bootstrap import BootstrapEndpoint
 from autoscaler.server.operators.admin import AdminEndpoint

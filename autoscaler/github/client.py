@@ -23,16 +23,14 @@ from autoscaler.controller.ports.github import (
     github_errors,
 )
 from autoscaler.controller.ports.telemetry import GitHubTelemetry
-from autoscaler.github.apps.authentication import App, Installation
-from autoscaler.github.apps.installations import Installations
+from autoscaler.github.apps.installations import App, Installation, Installations
 from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.apps.targets import Target, target_of_repository, target_of_scope
 from autoscaler.github.deliveries import Redelivery
 from autoscaler.github.jobs import JOB_STATES, Source, observe, read_job
-from autoscaler.github.lists.formats import ListedRunner, RunnerPage
+from autoscaler.github.lists.formats import ListedRunner, RunnerPage, WorkflowRun
 from autoscaler.github.lists.page_cache import PageCache
 from autoscaler.github.lists.reader import Lists
-from autoscaler.github.lists.runs import WorkflowRun
 from autoscaler.github.requests.api import Api, read_as
 from autoscaler.github.requests.budget import Budget
 from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request

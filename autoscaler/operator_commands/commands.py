@@ -174,7 +174,7 @@ def plan(
     The running controller plans with the changed file: what it would launch, terminate and leave waiting. It
     changes nothing, and reads no file that the changed one names.
     """
-    from autoscaler.operator_commands.preview import print_preview
+    from autoscaler.operator_commands.pages import print_preview
 
     content = _content(against)
     with _problems_of(str(against)):

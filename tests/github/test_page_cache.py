@@ -12,8 +12,7 @@ import pytest
 
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES, Listing
-from autoscaler.github.apps.authentication import App
-from autoscaler.github.apps.installations import Installations
+from autoscaler.github.apps.installations import App, Installations
 from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.lists.page_cache import (

@@ -8,8 +8,7 @@ from functools import partial
 import pytest
 
 from autoscaler.controller.ports.github import RetryLaterError
-from autoscaler.github.apps.authentication import App, Installation
-from autoscaler.github.apps.installations import Installations
+from autoscaler.github.apps.installations import App, Installation, Installations
 from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.apps.targets import Target
 from autoscaler.github.requests.api import Api

@@ -14,12 +14,13 @@ import pytest_asyncio
 import structlog
 
 from autoscaler.console.assets import read_assets
+from autoscaler.console.rendering import Frame
 from autoscaler.model import events as e
 from autoscaler.model.accounting import MachineUse
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs.job import JobState
-from autoscaler.model.operators import HoldKind, Role, machine_target
+from autoscaler.model.operators import HoldKind, Operator, OperatorName, Role, machine_target
 from autoscaler.server.listening.serving import Serving
 from autoscaler.server.listening.settings import Address
 from autoscaler.server.operators.console import ConsoleEndpoint
@@ -549,12 +550,14 @@ async def test_a_stop_cancels_the_pages_that_are_not_being_rendered() -> None:
     content = ConsolePages(busy_world(), pages())
     begun, end = threading.Event(), threading.Event()
 
-    def work() -> None:
+    def work(_frame: Frame) -> str:
         begun.set()
         end.wait(PATIENCE)
+        return ""
 
-    running = asyncio.ensure_future(content._render(work))
-    waiting = asyncio.ensure_future(content._render(work))
+    reader = Operator(OperatorName("alice"), Role.READ)
+    running = asyncio.ensure_future(content._render(reader, work))
+    waiting = asyncio.ensure_future(content._render(reader, work))
     try:
         assert await asyncio.to_thread(begun.wait, PATIENCE)
         await content.close(aiohttp.web.Application())

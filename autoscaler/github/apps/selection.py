@@ -14,8 +14,7 @@ from pydantic import Field
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHubError
-from autoscaler.github.apps.authentication import Installation
-from autoscaler.github.apps.installations import Installations
+from autoscaler.github.apps.installations import Installation, Installations
 from autoscaler.github.apps.targets import Target
 from autoscaler.github.requests.api import Api, read_as
 from autoscaler.github.requests.budget import CORE, REGISTRATION, Budget, Reading

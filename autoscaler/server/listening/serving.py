@@ -11,8 +11,7 @@ from typing import Protocol, Self
 from aiohttp import web
 
 from autoscaler.model.identifiers import Seconds
-from autoscaler.server.listening.kept_sockets import KeptSockets
-from autoscaler.server.listening.listener import Listener
+from autoscaler.server.listening.listener import KeptSockets, Listener
 from autoscaler.server.listening.settings import Address, ServerSettings
 
 
