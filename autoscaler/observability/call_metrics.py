@@ -1,17 +1,35 @@
 """Implements the parts of the `Telemetry` port about calls, the server, the store and the control loop."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import Counter, Histogram
 
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.identifiers import Instant, ProviderName, Seconds
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
+from autoscaler.model.jobs.access import OUTSIDE_ACCESS_REASONS
+from autoscaler.model.jobs.job import Admission
+from autoscaler.model.machines.failures import HEALTH_CHECKS
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.prices_and_quotas import PriceSource, QuotaSource
-from autoscaler.observability.labels import BoundedLabel
+from autoscaler.observability.labels import IMAGE, BoundedLabel
 from autoscaler.observability.series import Series
+
+CONCLUSIONS = (
+    "success",
+    "failure",
+    "cancelled",
+    "skipped",
+    "timed_out",
+    "action_required",
+    "neutral",
+    "stale",
+    "startup_failure",
+)
+"""GitHub's conclusions of a completed job (docs.github.com: REST API, workflow jobs)."""
+
+UNKNOWN_IMAGE = "unknown"
 
 
 def counts(counter: str, *labels: str) -> Callable[..., None]:
@@ -48,17 +66,25 @@ def sets(gauge: str, *labels: str, least: float = 0.0) -> Callable[..., None]:
     return report
 
 
-class CallMetrics:
+class CallMetrics(Series):
     """Reports what the controller calls, and who calls the controller."""
 
-    def __init__(self, series: Series, labels: Mapping[str, BoundedLabel]) -> None:
-        """`labels` are those that metrics of machines use, too."""
-        self.gauges = series.gauges
-        self.counters = series.counters
-        self.histograms = series.histograms
+    def __init__(
+        self, version: str, skus: Collection[SkuName], providers: Collection[ProviderName]
+    ) -> None:
+        """See `Series`."""
+        super().__init__(version, skus, providers)
+        self._sku = BoundedLabel(skus)
         # One per label, so that many values of one label do not use up those of another label.
         self._labels = {
-            **labels,
+            "sku": self._sku,
+            "conclusion": BoundedLabel(CONCLUSIONS),
+            "check": BoundedLabel(HEALTH_CHECKS),
+            "image": BoundedLabel((UNKNOWN_IMAGE,), extra=32, form=IMAGE),
+            "refusal": BoundedLabel(Admission),
+            "access": BoundedLabel(OUTSIDE_ACCESS_REASONS),
+            "zone": BoundedLabel(("",), extra=64),
+            "provider": BoundedLabel(providers),
             "endpoint": BoundedLabel(extra=64),
             "github_outcome": BoundedLabel(extra=48),
             "app": BoundedLabel(extra=32),

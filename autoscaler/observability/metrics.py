@@ -3,34 +3,14 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
-from prometheus_client import CONTENT_TYPE_LATEST, Gauge
+from prometheus_client import Gauge
 
 from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.accounting import MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
-from autoscaler.model.jobs.access import OUTSIDE_ACCESS_REASONS
-from autoscaler.model.jobs.job import Admission
-from autoscaler.model.machines.failures import HEALTH_CHECKS, FailureClass
-from autoscaler.observability.call_metrics import CallMetrics, add, counts, observe
-from autoscaler.observability.labels import IMAGE, BoundedLabel
-from autoscaler.observability.series import Series
-
-CONCLUSIONS = (
-    "success",
-    "failure",
-    "cancelled",
-    "skipped",
-    "timed_out",
-    "action_required",
-    "neutral",
-    "stale",
-    "startup_failure",
-)
-"""GitHub's conclusions of a completed job (docs.github.com: REST API, workflow jobs)."""
-
-UNKNOWN_IMAGE = "unknown"
-
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.observability.call_metrics import UNKNOWN_IMAGE, CallMetrics, add, counts, observe
 
 MOST_NODES = 50
 """Avoided nodes that have series."""
@@ -38,8 +18,6 @@ MOST_NODES = 50
 
 class PrometheusTelemetry(CallMetrics):
     """A `Telemetry` with its own registry, for use by one event loop."""
-
-    content_type = CONTENT_TYPE_LATEST
 
     def __init__(
         self,
@@ -52,30 +30,10 @@ class PrometheusTelemetry(CallMetrics):
 
         `repositories` are those that have series of their own.
         """
-        skus, providers = tuple(skus), tuple(providers)
-        self._series = Series(version, skus, providers)
-        self._sku = BoundedLabel(skus)
-        super().__init__(
-            self._series,
-            {
-                "sku": self._sku,
-                "provider": BoundedLabel(providers),
-                "conclusion": BoundedLabel(CONCLUSIONS),
-                "check": BoundedLabel(HEALTH_CHECKS),
-                "image": BoundedLabel((UNKNOWN_IMAGE,), extra=32, form=IMAGE),
-                "refusal": BoundedLabel(Admission),
-                "access": BoundedLabel(OUTSIDE_ACCESS_REASONS),
-                "zone": BoundedLabel(("",), extra=64),
-            },
-        )
-        self._shown = self._series.shown
+        super().__init__(version, tuple(skus), tuple(providers))
         self._avoided: set[tuple[str, ...]] = set()
         self._holds: dict[tuple[str, ...], int] = {}
         self._repositories = {name.lower(): name for name in repositories}
-
-    def render(self) -> Iterator[bytes]:
-        """Yield all metrics in Prometheus' text format, in pieces. The media type is `content_type`."""
-        return self._series.render()
 
     job_failed = counts("jobs_failed", "sku", "fixed")
     job_unmatched = counts("jobs_unmatched", "fixed")
@@ -179,7 +137,7 @@ class PrometheusTelemetry(CallMetrics):
 
     def fleet(self, counts: FleetCounts) -> None:
         """See `Telemetry.fleet`. Sets every series that `counts` does not contain to zero."""
-        now: dict[tuple[Gauge, tuple[str, ...]], float] = dict.fromkeys(self._shown, 0)
+        now: dict[tuple[Gauge, tuple[str, ...]], float] = dict.fromkeys(self.shown, 0)
         for gauge, by_sku in (
             (self.gauges["jobs_waiting"], counts.jobs_waiting),
             (self.gauges["jobs_in_progress"], counts.jobs_in_progress),
@@ -203,11 +161,11 @@ class PrometheusTelemetry(CallMetrics):
             now[place] = now.get(place, 0) + count
         now.update(dict.fromkeys(self._open_circuits(counts), 1))
         # A series begins with its first count: most states of most SKUs are rare.
-        now = {key: value for key, value in now.items() if value or key in self._shown}
+        now = {key: value for key, value in now.items() if value or key in self.shown}
         for (gauge, labels), value in now.items():
-            if self._shown.get((gauge, labels)) != value:
+            if self.shown.get((gauge, labels)) != value:
                 gauge.labels(*labels).set(value)
-        self._shown = now
+        self.shown = now
         self._show_avoided(counts)
         self.gauges["machines_foreign"].set(counts.machines_foreign)
         self.gauges["machines_unverified"].set(counts.machines_unverified)

@@ -79,7 +79,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._spent: dict[tuple[str, MachineUse], float] = {}
 
     def render(self) -> Iterator[bytes]:
-        """See `PrometheusTelemetry.render`."""
+        """See `Series.render`."""
         self._drop_reset_budgets()
         return super().render()
 
