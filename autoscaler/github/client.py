@@ -34,13 +34,13 @@ from autoscaler.github.lists.reader import Lists
 from autoscaler.github.requests.api import Api, read_as
 from autoscaler.github.requests.budget import Budget
 from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.requests.received import Received
-from autoscaler.github.requests.refusals import (
+from autoscaler.github.requests.outcomes import (
     NotAllowedError,
     NotShownError,
     not_shown,
     unusable_answer,
 )
+from autoscaler.github.requests.received import Received
 from autoscaler.github.requests.request_queue import RequestQueue
 from autoscaler.github.requests.transport import Transport
 from autoscaler.github.reruns import JobReruns

@@ -20,8 +20,8 @@ from autoscaler.controller.ports.github import Redelivered
 from autoscaler.github.apps.installations import App
 from autoscaler.github.requests.api import Api, read_as
 from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
+from autoscaler.github.requests.outcomes import unusable_answer
 from autoscaler.github.requests.received import Received, instant_of
-from autoscaler.github.requests.refusals import unusable_answer
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.identifiers import Instant, Seconds
 

@@ -25,8 +25,8 @@ from autoscaler.controller.ports.github import GitHubError, OperatorError
 from autoscaler.github.apps.targets import Target
 from autoscaler.github.requests.api import Api, read_as
 from autoscaler.github.requests.exchange import Importance, Request
+from autoscaler.github.requests.outcomes import NotAllowedError, error_of_all
 from autoscaler.github.requests.received import Received, instant_of
-from autoscaler.github.requests.refusals import NotAllowedError, error_of_all
 from autoscaler.github.requests.single_flight import SingleFlight
 from autoscaler.github.settings import AppKey
 from autoscaler.model.identifiers import Instant, Seconds

@@ -19,14 +19,14 @@ from autoscaler.github.apps.targets import Target
 from autoscaler.github.requests.api import Api, read_as
 from autoscaler.github.requests.budget import CORE, REGISTRATION, Budget, Reading
 from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.requests.received import Received
-from autoscaler.github.requests.refusals import (
+from autoscaler.github.requests.outcomes import (
     LimitError,
     NotAllowedError,
     NotShownError,
     error_of_all,
     not_shown,
 )
+from autoscaler.github.requests.received import Received
 from autoscaler.github.requests.single_flight import SingleFlight
 from autoscaler.model.identifiers import Instant, Seconds
 
