@@ -39,9 +39,9 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.machines.machine import Machine
 from autoscaler.observability.metrics import PrometheusTelemetry
-from autoscaler.simulator.world.crash_point import CrashPoint
-from autoscaler.simulator.world.ids import SequentialIds
-from autoscaler.simulator.world.process import ControllerProcess, settings
+from autoscaler.simulator.world.controller.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.ids import SequentialIds
+from autoscaler.simulator.world.controller.process import ControllerProcess, settings
 from autoscaler.store.sqlite import SqliteStore
 from benchmarks.counted_github import CountedGitHub
 from benchmarks.crowded_fleet import EAST, NOW, REPOSITORY, Crowd, crowded

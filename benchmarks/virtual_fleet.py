@@ -43,15 +43,15 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.jobs.job import JobState
-from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.ids import SequentialIds
+from autoscaler.simulator.world.controller.no_telemetry import NoTelemetry
+from autoscaler.simulator.world.controller.process import ControllerProcess, settings
+from autoscaler.simulator.world.controller.store import INSTALLATION, MemoryStore
+from autoscaler.simulator.world.ec2.provider import SimulatedProvider
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
-from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.instances import Instance
 from autoscaler.simulator.world.invariants import Invariants
-from autoscaler.simulator.world.no_telemetry import NoTelemetry
-from autoscaler.simulator.world.process import ControllerProcess, settings
-from autoscaler.simulator.world.provider import SimulatedProvider
-from autoscaler.simulator.world.store import INSTALLATION, MemoryStore
 from autoscaler.simulator.world.virtual_time import VirtualClock
 from benchmarks.counted_github import CountedGitHub
 from benchmarks.hosted_actions import HostedActions, HostedJob

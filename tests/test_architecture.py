@@ -61,7 +61,7 @@ PLANTS = {
     "a circle between two rooms": Plant(
         "circles", {"ledger/holds.py": "import autoscaler.controller.reconciler"}
     ),
-    "a clock in the planner": Plant("pure", {"planner/schedule.py": "import time"}),
+    "a clock in the planner": Plant("pure", {"planner/scale_down.py": "import time"}),
     "files in the ledger": Plant("pure", {"ledger/machines/lists.py": "from pathlib import Path"}),
     "chance in the model": Plant("pure", {"model/jobs/job.py": "from random import choice"}),
     "pydantic in the controller": Plant(

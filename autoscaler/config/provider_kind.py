@@ -16,8 +16,8 @@ from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, Sk
 from autoscaler.controller.ports.provider import ProviderFactory
 from autoscaler.model.identifiers import ProviderName
 
-SectionT = TypeVar("SectionT", bound=ProviderSection)
-OptionT = TypeVar("OptionT", bound=LaunchOptionSettings)
+AnySection = TypeVar("AnySection", bound=ProviderSection)
+AnyOption = TypeVar("AnyOption", bound=LaunchOptionSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +91,14 @@ class ProviderKind(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class OptionOf(Generic[SectionT, OptionT]):
+class OptionOf(Generic[AnySection, AnyOption]):
     """A launch option, with the section of its provider and with its SKU. `index` is its position there."""
 
     name: str
     sku: SkuSettings
     index: int
-    option: OptionT
-    section: SectionT
+    option: AnyOption
+    section: AnySection
 
     @property
     def path(self) -> KeyPath:
@@ -107,8 +107,8 @@ class OptionOf(Generic[SectionT, OptionT]):
 
 
 def sections_of(
-    configuration: Configuration, section: type[SectionT]
-) -> Iterator[tuple[str, SectionT]]:
+    configuration: Configuration, section: type[AnySection]
+) -> Iterator[tuple[str, AnySection]]:
     """Return the sections of a kind by the names of their providers, except those without a value."""
     for name, provider in configuration.providers():
         found = (getattr(provider, key, None) for key in type(provider).model_fields)
@@ -116,8 +116,8 @@ def sections_of(
 
 
 def options_of(
-    configuration: Configuration, section: type[SectionT], option: type[OptionT]
-) -> Iterator[OptionOf[SectionT, OptionT]]:
+    configuration: Configuration, section: type[AnySection], option: type[AnyOption]
+) -> Iterator[OptionOf[AnySection, AnyOption]]:
     """Return the launch options at providers of a kind, except those without a known provider."""
     sections = dict(sections_of(configuration, section))
     for name, sku in configuration.skus():

@@ -155,18 +155,7 @@ class Headroom:
             self.by_quota[quota] = self.in_quota(quota) + units
 
     def take(self, placement: Placement, count: int = 1) -> None:
-        """Count machines at their highest price, and the request that the first of them begins."""
-        for _ in range(count):  # a product would round differently than a sum
-            self.dollars -= placement.dollars
-        self._take(placement, count)
-
-    def take_together(self, counts: Mapping[Placement, int], dollars: float) -> None:
-        """Count machines that `ahead` and `ahead_of_all` allowed; `dollars` an hour are left."""
-        for placement, count in counts.items():
-            self._take(placement, count)
-        self.dollars = dollars
-
-    def _take(self, placement: Placement, count: int) -> None:
+        """Count machines at their highest price, and the requests that they begin."""
         if (tokens := self.tokens.get(placement.provider)) is not None:
             self.tokens[placement.provider] = tokens.less(
                 self._new_requests(placement, count), count
@@ -174,6 +163,7 @@ class Headroom:
         self.placed[placement] += count
         self.circuit_breakers.count(placement.sku, placement.option, count)
         self.machines -= count
+        self.dollars -= placement.dollars * count
         self.by_sku[placement.sku] -= count
         for quota, units in placement.quota_units.items():
             self.by_quota[quota] = self.in_quota(quota) - units * count
@@ -204,17 +194,6 @@ class Headroom:
         return sum(counts.values()) <= self.ahead_of_all(counts) and all(
             requests[provider] <= self.tokens[provider].calls for provider in limited
         )
-
-    def ahead(self, placement: Placement) -> int:
-        """Return how many more machines fit a begun request and its SKU, without further checks."""
-        begun = self._in_begun_request(placement)
-        if not begun or self.circuit_breakers.launches_one_at_a_time(
-            placement.sku, placement.option
-        ):
-            return 0
-        headroom = self.in_sku(self.fleet.catalogue.skus[placement.sku])
-        largest = self.fleet.catalogue.largest_request(placement.provider)
-        return max(0, min(headroom, largest - begun))
 
     def ahead_of_all(self, placements: Collection[Placement]) -> int:
         """Return how many more machines the shared limits allow in any mix of these placements."""

@@ -1,19 +1,45 @@
 """Plans terminations of ready machines that no job needs, and cancellations of unsent launch requests.
 
-Only machines that never got an assignment are terminated here, so no job can start on them meanwhile.
+Only machines that never got an assignment are terminated here, so no job can start on them meanwhile. A SKU
+keeps its minimum of machines ready, or that of a schedule in force: of overlapping schedules, the largest.
 """
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
 
+from cronsim import CronSim
+
+from autoscaler.model.catalogue import IdlePolicy, ScheduledMinimum
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import SkuName
+from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.model.plan import CancelLaunchRequest, Launch, Terminate
 from autoscaler.model.wording import counted
 from autoscaler.planner.matching import Matching, SupplyKind, pool_of
-from autoscaler.planner.schedule import idle_minimum
 from autoscaler.planner.supply import FleetSupply
+
+
+def idle_minimum(policy: IdlePolicy, now: Instant) -> int:
+    """Return the ready minimum in force at `now`."""
+    if not policy.schedule:
+        return policy.minimum
+    minute = int(now // 60)
+    scheduled = [s.minimum for s in policy.schedule if _in_force(s, minute)]
+    return max([policy.minimum, *scheduled])
+
+
+@lru_cache(maxsize=4096)
+def _in_force(scheduled: ScheduledMinimum, minute: int) -> bool:
+    zone = ZoneInfo(scheduled.timezone)
+    now = datetime.fromtimestamp(minute * 60, tz=UTC)
+    # Calculated in UTC, because daylight saving time repeats or skips an hour of the zone.
+    start = now - timedelta(seconds=scheduled.duration)
+    firing = next(CronSim(scheduled.cron, start.astimezone(zone)), None)
+    # For a repeated hour, CronSim returns its first occurrence, which may lie before the start.
+    return firing is not None and start < firing.astimezone(UTC) <= now
 
 
 def minimum_in_force(fleet: Fleet) -> dict[SkuName, int]:

@@ -4,9 +4,8 @@ No launch exceeds a limit. If a limit leaves too little for all, the oldest jobs
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 
 from autoscaler.model.catalogue import Catalogue, Sku
 from autoscaler.model.fleet import Fleet
@@ -102,34 +101,46 @@ class _Placer:
             self.current[sku.name] = placement
         return placement
 
-    def place(self, sku: Sku) -> Placement | None:
-        """Place one more machine of a SKU, if one of its launch options has headroom. Return where."""
+    def place(self, sku: Sku) -> bool:
+        """Place one more machine of a SKU, if one of its launch options has headroom."""
         placement = self.find(sku)
         if placement is not None:
-            self.headroom.take(placement)
-            self._count(placement, 1)
-        return placement
+            self._take(placement, 1)
+        return placement is not None
 
-    def place_together(self, counts: Mapping[Placement, int], dollars: float) -> None:
-        """Place machines that no limit refuses. `dollars` an hour are left afterwards."""
-        self.headroom.take_together(counts, dollars)
-        for placement, count in counts.items():
-            self._count(placement, count)
-
-    def _count(self, placement: Placement, count: int) -> None:
-        self.result.placed[placement] += count
-        self.machines += count
+    def place_together(self, counts: Mapping[SkuName, int]) -> bool:
+        """Place machines where one more of each SKU can be placed, if no limit can be reached on the way."""
+        if sum(counts.values()) > self.headroom.machines:
+            return False
+        placements = dict[Placement, int]()
+        for name, count in counts.items():
+            placement = self.find(self.fleet.catalogue.skus[name])
+            if placement is None:
+                return False
+            placements[placement] = count
+        if not self.headroom.takes_all(placements):
+            return False
+        for placement, count in placements.items():
+            self._take(placement, count)
+        return True
 
     def place_several(self, sku: Sku, missing: int) -> int:
         """Place up to `missing` machines of a SKU, as far as there is headroom. Return how many."""
-        before = self.machines
-        while missing > 0 and (placement := self.place(sku)) is not None:
-            ahead = min(self.headroom.ahead(placement), self.headroom.ahead_of_all((placement,)))
-            more = min(missing - 1, ahead)
-            self.headroom.take(placement, more)
-            self._count(placement, more)
-            missing -= 1 + more
-        return self.machines - before
+        placed, batch = 0, missing
+        while placed < missing:
+            if self.place(sku) if batch == 1 else self.place_together({sku.name: batch}):
+                placed += batch
+                batch = min(2 * batch, missing - placed)
+            elif batch > 1:
+                batch //= 2
+            else:
+                break
+        return placed
+
+    def _take(self, placement: Placement, count: int) -> None:
+        self.headroom.take(placement, count)
+        self.result.placed[placement] += count
+        self.machines += count
 
 
 def scale_up(
@@ -161,7 +172,11 @@ def scale_up(
 
 
 class _JobPlacer:
-    """Places a machine for each unserved job: all together if no limit is near, otherwise oldest first.
+    """Places a machine for each unserved job, oldest first, in batches that are as large as possible.
+
+    A batch is a run of jobs that can all get machines without reaching a limit. The first one has a single
+    job, each later one twice as many, until one reaches a limit: then batches begin with a single job again. A
+    single job gets a machine, or all jobs with the same reason are refused.
 
     `first_refusal` is the number of machines that were placed when the first job got none.
     """
@@ -169,35 +184,31 @@ class _JobPlacer:
     def __init__(
         self, classes: Classes, matching: Matching, budget: RegistrationBudget, placer: _Placer
     ) -> None:
-        self._classes, self._budget, self._placer = classes, budget, placer
-        self._skip = [matching.matched[demand] for demand in classes.demands]
-        self._wanted = [n - skip for n, skip in zip(classes.waits, self._skip, strict=True)]
-        # Jobs by class that have neither a machine nor a refusal, and those that were refused.
-        self._rest = list(self._wanted)
+        self._classes, self._placer = classes, placer
+        self._sku_of = [demand.skus[0] for demand in classes.demands]
+        self._matched = [matching.matched[demand] for demand in classes.demands]
+        self._wanted = [n - done for n, done in zip(classes.waits, self._matched, strict=True)]
+        # By class: jobs that have neither a machine nor a refusal, and jobs that were refused.
+        self._waiting = list(self._wanted)
         self._refused = [0] * len(classes.demands)
+        # By account: machines that may register soon, and those to request now: 0 to wait for more of them.
         self._allowed = {account: budget.allowed(account, matching) for account in classes.accounts}
-        self._left = self._allowed_by_account()
-        names = sorted({demand.skus[0] for demand in classes.demands})
-        number = {name: n for n, name in enumerate(names)}
-        self._skus = [placer.fleet.catalogue.skus[name] for name in names]
-        self._sku_of = [number[demand.skus[0]] for demand in classes.demands]
-        # By SKU: its placement, the price, and how many machines need no further check of its limits.
-        self._current: list[Placement | None] = [None] * len(names)
-        self._cost = [0.0] * len(names)
-        self._ahead = [0] * len(names)
-        self._before = [0] * len(names)
-        self._most, self._dollars = 0, placer.headroom.dollars
+        wanted = _by_account(classes, self._wanted)
+        self._left = {
+            account: allowed if budget.worth_a_request(wanted[account], allowed) else 0
+            for account, allowed in self._allowed.items()
+        }
+        self._batch = 1
         self.first_refusal: int | None = None
 
     def run(self) -> None:
         """Go through the unserved jobs until each has a machine or is refused."""
-        self._place_rest()
-        if any(self._rest):
+        if not self._place_all():
+            matched = list(self._matched)
             for piece in self._classes.by_age():
-                self._place_piece(piece)
-                if not any(self._rest):
+                self._place_oldest(piece, matched)
+                if not any(self._waiting):
                     break
-            self._commit_batch()
         counts = zip(self._classes.demands, self._wanted, self._refused, strict=True)
         self._placer.result.launched.update(
             {demand: wanted - refused for demand, wanted, refused in counts if wanted > refused}
@@ -208,16 +219,13 @@ class _JobPlacer:
 
         Each of them would leave the minimum one machine short again.
         """
-        skus, found, left = (
-            self._placer.fleet.catalogue.skus,
-            Counter[SkuName](),
-            self._allowed.copy(),
-        )
-        counts = list(zip(self._classes.accounts, self._wanted, self._refused, strict=True))
-        for account, wanted, refused in counts:
-            left[account] -= wanted - refused
-        for demand, (account, _, refused) in zip(self._classes.demands, counts, strict=True):
-            count = min(refused, left[account])
+        skus, found = self._placer.fleet.catalogue.skus, Counter[SkuName]()
+        served = [n - refused for n, refused in zip(self._wanted, self._refused, strict=True)]
+        left = Counter(self._allowed)
+        left.subtract(_by_account(self._classes, served))
+        for number, demand in enumerate(self._classes.demands):
+            account = self._classes.accounts[number]
+            count = min(self._refused[number], left[account])
             short = (skus[one] for one in demand.skus if minimums.get(one, 0) > 0)
             sku = next(filter(self._placer.find, short), None) if count > 0 else None
             if sku is not None:
@@ -225,115 +233,82 @@ class _JobPlacer:
                 left[account] -= count
         return found
 
-    def _place_rest(self) -> None:
-        """Place machines for all jobs that are left, if no limit can be reached."""
-        placer, rest, placements = self._placer, self._rest, dict[int, Placement]()
-        if sum(rest) > placer.headroom.machines:
-            return
-        accounts = Counter[str]()
-        for account, count in zip(self._classes.accounts, rest, strict=True):
-            accounts[account] += count
-        if any(count > self._left[account] for account, count in accounts.items()):
-            return
-        for number in {sku for sku, count in zip(self._sku_of, rest, strict=True) if count}:
-            placement = placer.find(self._skus[number])
-            if placement is None:
-                return
-            placements[number] = placement
-        counts, dollars = Counter[Placement](), placer.headroom.dollars
-        for number in sorted((n for n, count in enumerate(rest) if count), key=self._queued_at):
-            placement = placements[self._sku_of[number]]
-            counts[placement] += rest[number]
-            dollars -= placement.dollars * rest[number]
-        if placer.headroom.takes_all(counts):
-            placer.place_together(counts, dollars)
-            self._rest = [0] * len(rest)
+    def _place_all(self) -> bool:
+        """Place machines for all jobs that wait, if no limit can be reached."""
+        if sum(self._waiting) > self._placer.headroom.machines:
+            return False
+        if not self._may_register(_by_account(self._classes, self._waiting)):
+            return False
+        waiting = sorted((n for n, count in enumerate(self._waiting) if count), key=self._queued_at)
+        return self._place_batch({number: self._waiting[number] for number in waiting})
 
     def _queued_at(self, number: int) -> Instant:
-        """Return when the oldest job of a class was queued that has neither a machine nor a refusal."""
+        """Return when the oldest waiting job of a class was queued."""
         queue = self._placer.fleet.queues[self._classes.demands[number]].keys()
-        return queue[self._classes.waits[number] - self._rest[number]][0]
+        return queue[self._classes.waits[number] - self._waiting[number]][0]
 
-    def _place_piece(self, ages: Sequence[int]) -> None:
-        """Go through some jobs in order."""
-        at = self._place_batch(ages, 0)
-        while at < len(ages):
-            self._place_one(ages[at])
-            if not any(self._rest):
-                break
-            at = self._place_batch(ages, at + 1)
+    def _place_oldest(self, ages: Sequence[int], matched: list[int]) -> None:
+        """Go through some jobs in order. `matched` are the jobs by class that are yet to be skipped."""
+        jobs = []
+        for number in ages:
+            if matched[number]:
+                matched[number] -= 1
+            elif self._waiting[number]:
+                jobs.append(number)
+        while jobs:
+            size = min(self._batch, len(jobs))
+            if self._place_one(jobs[0]) if size == 1 else self._place_batch(Counter(jobs[:size])):
+                jobs, self._batch = jobs[size:], 2 * size
+            elif size > 1:
+                self._batch = 1
+            elif self._place_all():
+                return
+            else:
+                jobs = [number for number in jobs if self._waiting[number]]
 
-    def _allowed_by_account(self) -> dict[str, int]:
-        """Return by account how many machines to request now: 0 if it is better to wait for more."""
-        wanted: Counter[str] = Counter()
-        for account, count in zip(self._classes.accounts, self._wanted, strict=True):
-            wanted[account] += count
-        left = {}
-        for account, count in wanted.items():
-            allowed = self._allowed[account]
-            worth = self._budget.worth_a_request(count, allowed)
-            left[account] = allowed if worth else 0
-        return left
+    def _place_batch(self, counts: Mapping[int, int]) -> bool:
+        """Place machines for jobs by class, the first one's class first, if no limit can be reached."""
+        by_sku, by_account = Counter[SkuName](), Counter[str]()
+        for number, count in counts.items():
+            by_sku[self._sku_of[number]] += count
+            by_account[self._classes.accounts[number]] += count
+        if not self._may_register(by_account) or not self._placer.place_together(by_sku):
+            return False
+        for number, count in counts.items():
+            self._waiting[number] -= count
+        for account, count in by_account.items():
+            self._left[account] -= count
+        return True
 
-    def _begin_batch(self, sku: int, placement: Placement) -> None:
-        """Work out how many machines can be placed, now that a SKU has another one."""
-        headroom, self._current[sku] = self._placer.headroom, placement
-        self._cost[sku] = placement.dollars
-        self._ahead[sku] = self._before[sku] = headroom.ahead(placement)
-        self._dollars = headroom.dollars
-        self._most = headroom.ahead_of_all([one for one in self._current if one is not None])
+    def _may_register(self, by_account: Mapping[str, int]) -> bool:
+        return all(count <= self._left[account] for account, count in by_account.items())
 
-    def _place_batch(self, ages: Sequence[int], at: int) -> int:
-        """Place machines while no limit can be reached. Return the index of the first job not handled."""
-        sku_of, accounts, left = self._sku_of, self._classes.accounts, self._left
-        rest, skip, ahead = self._rest, self._skip, self._ahead
-        most, dollars, cost = self._most, self._dollars, self._cost
-        for at in range(at, len(ages)):  # noqa: B020
-            number = ages[at]
-            if skip[number]:
-                skip[number] -= 1
-            elif rest[number]:
-                sku, account = sku_of[number], accounts[number]
-                if not (most > 0 and ahead[sku] and left[account] > 0):
-                    break
-                ahead[sku] -= 1
-                left[account] -= 1
-                most -= 1
-                rest[number] -= 1
-                dollars -= cost[sku]
-        else:
-            at = len(ages)
-        self._most, self._dollars = most, dollars
-        return at
-
-    def _commit_batch(self) -> None:
-        """Take the machines of the batch out of the headroom."""
-        ahead = zip(self._current, self._before, self._ahead, strict=True)
-        counts = {one: was - now for one, was, now in ahead if one is not None and was > now}
-        if counts:
-            self._placer.place_together(counts, self._dollars)
-            self._before = list(self._ahead)
-
-    def _place_one(self, number: int) -> None:
-        """Place one machine for a class. If there is none, refuse all classes with the same reason."""
+    def _place_one(self, number: int) -> bool:
+        """Place a machine for a job. If there is none, refuse all jobs with the same reason."""
         account, sku = self._classes.accounts[number], self._sku_of[number]
-        self._commit_batch()
         if self._left[account] <= 0:
-            self._refuse([one == account for one in self._classes.accounts], (_REGISTRATION_RATE,))
-        elif (placement := self._placer.place(self._skus[sku])) is not None:
-            self._left[account] -= 1
-            self._rest[number] -= 1
-            self._begin_batch(sku, placement)
-        else:
-            reasons = self._placer.reasons[self._skus[sku].name]
-            self._refuse([one == sku for one in self._sku_of], reasons)
+            self._refuse(self._classes.accounts, account, (_REGISTRATION_RATE,))
+            return False
+        if not self._placer.place(self._placer.fleet.catalogue.skus[sku]):
+            self._refuse(self._sku_of, sku, self._placer.reasons[sku])
+            return False
+        self._left[account] -= 1
+        self._waiting[number] -= 1
+        return True
 
-    def _refuse(self, refused: list[bool], reasons: tuple[WaitReason, ...]) -> None:
-        """Record why the jobs of some classes wait. The other jobs may have no limit near."""
+    def _refuse(self, of_class: Sequence[str], value: str, reasons: tuple[WaitReason, ...]) -> None:
+        """Record why jobs of the classes with this account or SKU wait."""
         if self.first_refusal is None:
             self.first_refusal = self._placer.machines
-        for number in compress(range(len(refused)), refused):
-            if self._rest[number]:
+        for number, one in enumerate(of_class):
+            if one == value and self._waiting[number]:
                 self._placer.result.blocked[self._classes.demands[number]] = reasons
-                self._refused[number], self._rest[number] = self._rest[number], 0
-        self._place_rest()
+                self._refused[number], self._waiting[number] = self._waiting[number], 0
+
+
+def _by_account(classes: Classes, counts: Iterable[int]) -> Counter[str]:
+    """Return the sum of counts by class for each account."""
+    found = Counter[str]()
+    for account, count in zip(classes.accounts, counts, strict=True):
+        found[account] += count
+    return found

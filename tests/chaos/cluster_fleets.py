@@ -25,12 +25,12 @@ from autoscaler.providers.kubernetes.settings import (
     PodOption,
 )
 from autoscaler.simulator.world.cluster.nodes import NodePool
+from autoscaler.simulator.world.cluster.pods import ClusterPlan, PodMeaning, SimulatedCluster
 from autoscaler.simulator.world.cluster.registry import Object
+from autoscaler.simulator.world.controller.store import INSTALLATION
 from autoscaler.simulator.world.instances import STRANGER
-from autoscaler.simulator.world.pods import ClusterPlan, PodMeaning, SimulatedCluster
 from autoscaler.simulator.world.schedule import Fleet
 from autoscaler.simulator.world.setting import Setting
-from autoscaler.simulator.world.store import INSTALLATION
 from tests.chaos.clusters import WorldProvider
 from tests.chaos.fleet import SETTING
 

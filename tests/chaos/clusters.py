@@ -24,9 +24,9 @@ from autoscaler.simulator.world.cluster.api_server import (
     BrokenConnectionError,
     RefusedConnectionError,
 )
-from autoscaler.simulator.world.no_telemetry import NoTelemetry
-from autoscaler.simulator.world.pod_lists import PodLists
-from autoscaler.simulator.world.pods import SimulatedCluster
+from autoscaler.simulator.world.cluster.pod_lists import PodLists
+from autoscaler.simulator.world.cluster.pods import SimulatedCluster
+from autoscaler.simulator.world.controller.no_telemetry import NoTelemetry
 
 
 class Connection:

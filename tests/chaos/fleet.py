@@ -18,9 +18,9 @@ from autoscaler.model.catalogue import (
     Sku,
 )
 from autoscaler.model.identifiers import Installations, ProviderName, SkuName
-from autoscaler.simulator.world.no_telemetry import NoTelemetry
+from autoscaler.simulator.world.controller.no_telemetry import NoTelemetry
+from autoscaler.simulator.world.controller.store import INSTALLATION
 from autoscaler.simulator.world.setting import Setting
-from autoscaler.simulator.world.store import INSTALLATION
 
 EAST, WEST = ProviderName("east"), ProviderName("west")
 SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND

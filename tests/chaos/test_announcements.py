@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.controller.composition import Controller
 from autoscaler.model.jobs.job import JobState
-from autoscaler.simulator.world.process import ProcessGoneError
+from autoscaler.simulator.world.controller.process import ProcessGoneError
 from autoscaler.simulator.world.virtual_time import unowned
 from autoscaler.simulator.world.world import SimulatedWorld
 from tests.chaos.cluster_fleets import SETTINGS

@@ -9,8 +9,8 @@ import pytest
 from autoscaler.model.catalogue import IdlePolicy
 from autoscaler.model.identifiers import Seconds, SkuName
 from autoscaler.simulator.world.cluster.nodes import Node, NodeFault, is_required, may_host, score
+from autoscaler.simulator.world.cluster.pods import SimulatedCluster
 from autoscaler.simulator.world.cluster.registry import Object
-from autoscaler.simulator.world.pods import SimulatedCluster
 from autoscaler.simulator.world.schedule import JobArrival, Schedule
 from autoscaler.simulator.world.virtual_time import run
 from autoscaler.simulator.world.world import SimulatedWorld

@@ -23,6 +23,7 @@ from autoscaler.model.machines.machine import (
     Termination,
     TerminationReason,
 )
+from autoscaler.simulator.world.controller.store import INSTALLATION, MemoryStore
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import POWERED_OFF, Instance, MachineActivity
 from autoscaler.simulator.world.invariants import (
@@ -33,7 +34,6 @@ from autoscaler.simulator.world.invariants import (
 )
 from autoscaler.simulator.world.jobs import Registration, SimulatedJob
 from autoscaler.simulator.world.schedule import Fault, FaultKind, Fleet, JobArrival, Schedule
-from autoscaler.simulator.world.store import INSTALLATION, MemoryStore
 from tests.chaos.fleet import CATALOGUE, EAST, WEST
 from tests.chaos.trial import play
 from tests.controller.virtual_time import on_virtual_time

@@ -11,7 +11,7 @@ import pytest
 
 from autoscaler.controller.ports.provider import Provider
 from autoscaler.model.identifiers import SkuName
-from autoscaler.simulator.world.provider import SimulatedProvider
+from autoscaler.simulator.world.ec2.provider import SimulatedProvider
 from autoscaler.simulator.world.schedule import JobArrival, Schedule
 from autoscaler.simulator.world.setting import Setting
 from tests.chaos.fleet import SETTING

@@ -12,10 +12,10 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
+from autoscaler.simulator.world.controller.store import INSTALLATION
+from autoscaler.simulator.world.ec2.orphans import orphaned
 from autoscaler.simulator.world.instances import Instance, MachineActivity
 from autoscaler.simulator.world.jobs import Registration
-from autoscaler.simulator.world.orphans import orphaned
-from autoscaler.simulator.world.store import INSTALLATION
 from tests.chaos.fleet import CATALOGUE
 
 CPU = SkuName("cpu")

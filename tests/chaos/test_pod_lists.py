@@ -10,14 +10,14 @@ from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import LaunchRequestId, MachineId, Seconds, SkuName
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import Machine, MachineState, Placement
-from autoscaler.simulator.world.clock import HostClock
+from autoscaler.simulator.world.cluster.pod_lists import STORED_WITHIN
+from autoscaler.simulator.world.cluster.pods import NOTICED_AFTER, SimulatedCluster
+from autoscaler.simulator.world.controller.clock import HostClock
+from autoscaler.simulator.world.controller.store import MemoryStore
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import POWERED_OFF, Instance
 from autoscaler.simulator.world.invariants import Invariants
-from autoscaler.simulator.world.pod_lists import STORED_WITHIN
-from autoscaler.simulator.world.pods import NOTICED_AFTER, SimulatedCluster
 from autoscaler.simulator.world.schedule import Fault, FaultKind, Fleet, Schedule
-from autoscaler.simulator.world.store import MemoryStore
 from autoscaler.simulator.world.virtual_time import EPOCH
 from autoscaler.simulator.world.world import SimulatedWorld
 from tests.chaos.cluster_fleets import ELASTIC, GPUS, SETTINGS

@@ -7,9 +7,9 @@ import pytest
 
 from autoscaler.controller.machines.opening import LISTED_TOGETHER
 from autoscaler.model.identifiers import Seconds
-from autoscaler.simulator.world.clock import HostClock
-from autoscaler.simulator.world.crash_point import CrashPoint
-from autoscaler.simulator.world.process import ControllerProcess
+from autoscaler.simulator.world.controller.clock import HostClock
+from autoscaler.simulator.world.controller.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.process import ControllerProcess
 from autoscaler.simulator.world.schedule import Schedule
 from autoscaler.simulator.world.virtual_time import Tasks
 from autoscaler.simulator.world.world import SimulatedWorld

@@ -7,9 +7,9 @@ import pytest
 
 from autoscaler.simulator.world.cluster.kubelet import Kubelets
 from autoscaler.simulator.world.cluster.nodes import Node
+from autoscaler.simulator.world.cluster.pods import is_disrupted
 from autoscaler.simulator.world.cluster.registry import Object, Registry
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
-from autoscaler.simulator.world.pods import is_disrupted
 from tests.chaos.test_dead_nodes import Containers
 from tests.controller.virtual_time import on_virtual_time
 

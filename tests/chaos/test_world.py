@@ -5,9 +5,9 @@ import pytest
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, Seconds, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import ExitReason, Machine, MachineState
+from autoscaler.simulator.world.ec2.machines import HUNG, SHUTS_DOWN_FOR
 from autoscaler.simulator.world.instances import Instance
 from autoscaler.simulator.world.jobs import SimulatedJob
-from autoscaler.simulator.world.machines import HUNG, SHUTS_DOWN_FOR
 from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival, Schedule
 from autoscaler.simulator.world.virtual_time import run
 from autoscaler.simulator.world.world import (

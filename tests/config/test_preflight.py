@@ -369,12 +369,12 @@ def test_a_value_with_an_error_is_reported_once_and_not_checked_further(
 
 
 def test_a_key_without_a_value_is_checked_once_it_has_one(folder: Folder) -> None:
-    def whats(value: str) -> list[str]:
+    def said_of(value: str) -> list[str]:
         text = changed(("[sg-0a]}", f"[sg-0a], quotas: {{Standrad: {value}}}}}"))
         return [problem.what for problem in folder.refused(text)]
 
-    assert whats("many") == ['"many" is not a whole number']
-    assert whats("1") == ['"Standrad" is not a quota family']
+    assert said_of("many") == ['"many" is not a whole number']
+    assert said_of("1") == ['"Standrad" is not a quota family']
 
 
 def test_a_region_of_the_maximum_length_is_checked(folder: Folder) -> None:

@@ -28,7 +28,7 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
-from autoscaler.simulator.world.process import ProcessGoneError
+from autoscaler.simulator.world.controller.process import ProcessGoneError
 from tests.controller.fakes import CrashPoint, RecordingTelemetry, SequentialIds
 from tests.controller.fakes_github import ScriptedGitHub
 from tests.controller.fakes_lists import FakeLists

@@ -11,13 +11,18 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.jobs.job import JobState
-from autoscaler.simulator.world.actions import Actions
+from autoscaler.simulator.world.controller.process import ProcessGoneError
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
-from autoscaler.simulator.world.github import DEFAULT_GROUP, LATENCY, SimulatedGitHub, secret_of
-from autoscaler.simulator.world.jobs import Registration, SimulatedJob
-from autoscaler.simulator.world.process import ProcessGoneError
+from autoscaler.simulator.world.github.actions import Actions
+from autoscaler.simulator.world.github.port import (
+    DEFAULT_GROUP,
+    LATENCY,
+    SimulatedGitHub,
+    secret_of,
+)
+from autoscaler.simulator.world.github.webhooks import Webhooks
+from autoscaler.simulator.world.jobs import JobSnapshot, Registration, SimulatedJob
 from autoscaler.simulator.world.schedule import Fault, JobArrival
-from autoscaler.simulator.world.webhooks import JobSnapshot, Webhooks
 from tests.controller.virtual_time import VirtualClock
 
 T = TypeVar("T")

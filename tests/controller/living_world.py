@@ -13,15 +13,15 @@ from autoscaler.controller.ports.store import Delivery
 from autoscaler.model.identifiers import JobId, ProviderMachineId, Seconds
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
+from autoscaler.simulator.world.controller.process import ControllerProcess, ProcessGoneError
+from autoscaler.simulator.world.ec2.machine import Surroundings
+from autoscaler.simulator.world.ec2.machines import Machines
+from autoscaler.simulator.world.github.lists import SimulatedLists
+from autoscaler.simulator.world.github.webhooks import parse
 from autoscaler.simulator.world.instances import Instance
 from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.jobs import SimulatedJob
-from autoscaler.simulator.world.lists import SimulatedLists
-from autoscaler.simulator.world.machine import Surroundings
-from autoscaler.simulator.world.machines import Machines
-from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.schedule import JobArrival
-from autoscaler.simulator.world.webhooks import parse
 from tests.controller.controllers import PACE, World
 from tests.controller.fakes_provider import Instance as Launched
 from tests.planner.fleets import EAST

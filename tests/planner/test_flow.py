@@ -1,5 +1,6 @@
 """The flow of jobs between numbered classes and pools, compared with a simple search on small random flows."""
 
+import doctest
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from autoscaler.planner import flow as explained
 from autoscaler.planner.flow import Flow
 
 CHAIN = 6
@@ -103,6 +105,10 @@ def in_pieces(ages: Sequence[int], size: int) -> list[Sequence[int]]:
     return [ages[at : at + size] for at in range(0, len(ages), size)]
 
 
+def test_the_worked_example_is_true() -> None:
+    assert doctest.testmod(explained) == doctest.TestResults(failed=0, attempted=6)
+
+
 @pytest.mark.parametrize("size", [1, 3, 99])
 def test_the_oldest_jobs_are_served_in_whatever_pieces_they_come(size: int) -> None:
     for problem in problems(150):
@@ -172,14 +178,15 @@ def test_no_account_uses_more_machines_than_it_can_register(one_by_one: bool) ->
 
 
 def test_a_limited_search_finds_the_same_as_one_that_remembers_no_failed_search() -> None:
-    """Setting the same limit again makes the flow forget which classes had no path."""
+    """Supply that comes later makes the flow forget which classes had no path, also if it is none."""
     for problem in problems(600):
         chance = random.Random(str(problem))
         flow, forgetful = problem.flow(), problem.flow()
         most = [chance.randint(0, 3) for _ in flow.machines]
         flow.limit(most)
+        forgetful.limit(most)
         for number in problem.ages * 2:
-            forgetful.limit(most)
+            forgetful.add_supply({})
             assert flow.augment(number) == forgetful.augment(number)
         assert flow.matched == forgetful.matched
 

@@ -11,7 +11,7 @@ from autoscaler.model.catalogue import Catalogue, OperatingSystem, RegistrationR
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.plan import Launch
-from autoscaler.planner.flow import Flow, _Step
+from autoscaler.planner.flow import Flow, Path
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
 from autoscaler.planner.registration import (
     RegistrationBudget,
@@ -239,25 +239,25 @@ def test_all_classes_of_an_account_share_its_registration_budget() -> None:
 
 
 class Counting(Flow):
-    """A matching that counts the classes whose searches find nothing."""
+    """A matching that counts the pools in which its searches look for classes that could move."""
 
-    left_behind = 0
+    looked_at = 0
 
-    def _backtrack(self, stack: list[_Step]) -> None:
-        self.left_behind += 1
-        super()._backtrack(stack)
+    def _first_with_free(self, classes: int, end: int) -> tuple[int, int] | None:
+        self.looked_at += 1
+        return super()._first_with_free(classes, end)
 
 
 class Forgetful(Counting):
-    """A matching that searches for each job, even if its account has no registration budget."""
+    """A matching that remembers no failed search."""
 
-    def _without_registrations(self, number: int) -> bool:
-        del number
-        return False
+    def _shortest(self, root: int, end: int) -> Path | None:
+        self._stuck.clear()
+        return super()._shortest(root, end)
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_skipping_accounts_without_budget_changes_no_match(seed: int) -> None:
+def test_remembering_failed_searches_changes_no_match(seed: int) -> None:
     draw = random.Random(seed)
     owners, classes, runners, machines = 2, 12, 8, 4
     accounts = [draw.randrange(owners) for _ in range(classes)]
@@ -286,7 +286,7 @@ def test_skipping_accounts_without_budget_changes_no_match(seed: int) -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(("kind", "most"), [(Counting, 50), (Forgetful, 50 * 50)])
+@pytest.mark.parametrize(("kind", "most"), [(Counting, 51), (Forgetful, 51 * 50)])
 def test_classes_of_an_account_without_budget_are_searched_once(
     kind: type[Counting], most: int
 ) -> None:
@@ -297,4 +297,4 @@ def test_classes_of_an_account_without_budget_are_searched_once(
     flow.limit([0])
     flow.serve([[*classes, *classes]], classes)
     assert flow.matched == [1] * 50
-    assert flow.left_behind == most
+    assert flow.looked_at == most

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from autoscaler.model.catalogue import IdlePolicy, ScheduledMinimum
-from autoscaler.planner.schedule import idle_minimum
+from autoscaler.planner.scale_down import idle_minimum
 
 NEW_YORK = "America/New_York"
 

@@ -10,11 +10,11 @@ import pytest_asyncio
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
+from autoscaler.simulator.world.cluster.pods import ClusterPlan, SimulatedCluster
+from autoscaler.simulator.world.controller.store import MemoryStore
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.invariants import Invariants
-from autoscaler.simulator.world.pods import ClusterPlan, SimulatedCluster
 from autoscaler.simulator.world.schedule import Fault, FaultKind
-from autoscaler.simulator.world.store import MemoryStore
 from tests.chaos.clusters import Connection
 from tests.chaos.fleet import CATALOGUE
 from tests.patience import PATIENCE

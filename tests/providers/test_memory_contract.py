@@ -13,10 +13,10 @@ from autoscaler.controller.ports.provider import LaunchOrder, Provider, Provider
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import LaunchRequestId, ProviderName, SkuName
 from autoscaler.providers.registry import provider_kinds
+from autoscaler.simulator.world.controller.store import MemoryStore
+from autoscaler.simulator.world.ec2.provider import SimulatedProvider
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.invariants import Invariants
-from autoscaler.simulator.world.provider import SimulatedProvider
-from autoscaler.simulator.world.store import MemoryStore
 from tests.controller.virtual_time import EPOCH
 from tests.providers.contract import MakeOrder, ProviderContract
 from tests.providers.memory import REGISTERED

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.controller.ports.store import Store
-from autoscaler.simulator.world.store import MemoryStore
+from autoscaler.simulator.world.controller.store import MemoryStore
 from autoscaler.store.sqlite import SqliteStore
 
 

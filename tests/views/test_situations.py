@@ -12,8 +12,8 @@ from autoscaler.ledger.jobs.runs import OUTSIDE_ACCESS
 from autoscaler.model.catalogue import Access, LaunchRate, Limits, Rate, RegistrationRate
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.reasons.table import WaitCode
-from autoscaler.simulator.world.actions import HOOK_TAKES
-from autoscaler.simulator.world.machine import LISTENER_STARTS
+from autoscaler.simulator.world.ec2.machine import LISTENER_STARTS
+from autoscaler.simulator.world.github.actions import HOOK_TAKES
 from autoscaler.simulator.world.schedule import REPOSITORY, Fault, FaultKind, JobArrival
 from autoscaler.simulator.world.virtual_time import EPOCH
 from tests.chaos.fleet import WEST

@@ -19,9 +19,14 @@ from autoscaler.model.machines.machine import (
     MachineState,
     TerminationReason,
 )
-from autoscaler.simulator.world.instances import POWERED_OFF, STRANGER, Instance, MachineActivity
+from autoscaler.simulator.world.controller.store import MemoryStore
+from autoscaler.simulator.world.instances import (
+    POWERED_OFF,
+    STRANGER,
+    Instance,
+    MachineActivity,
+)
 from autoscaler.simulator.world.jobs import SimulatedJob
-from autoscaler.simulator.world.store import MemoryStore
 
 SERVED_WITHIN: Seconds = 2000.0
 """A job may not be queued for this long while a ready machine with its labels exists.

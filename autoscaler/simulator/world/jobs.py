@@ -4,15 +4,52 @@ import asyncio
 from dataclasses import dataclass, field
 
 from autoscaler.model.catalogue import Access
+from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
 from autoscaler.model.jobs.access_rules import admits_repository, rule_against
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.jobs.labels import label_set
 from autoscaler.simulator.world.schedule import JobArrival
-from autoscaler.simulator.world.webhooks import JobSnapshot
 
 AGAIN = 1000
 """A run's job has the number of its run. Each further attempt adds this to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """The state of a job as a webhook or a list shows it."""
+
+    job: JobId
+    run: int
+    attempt: int
+    state: JobState
+    repository: str
+    labels: tuple[str, ...]
+    queued_at: Instant
+    runner_name: RunnerName | None = None
+    runner_id: int | None = None
+    started_at: Instant | None = None
+    completed_at: Instant | None = None
+    conclusion: str | None = None
+
+    def to_event(self, at: Instant, *, read: bool = False) -> JobObserved:
+        """Return the event for the controller."""
+        return JobObserved(
+            at,
+            self.job,
+            self.state,
+            self.repository,
+            self.labels,
+            self.queued_at,
+            run_id=self.run,
+            run_attempt=self.attempt,
+            runner_name=self.runner_name,
+            started_at=self.started_at,
+            completed_at=self.completed_at,
+            conclusion=self.conclusion,
+            read=read,
+            runner_id=self.runner_id,
+        )
 
 
 @dataclass(eq=False, slots=True)

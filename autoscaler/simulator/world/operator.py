@@ -17,8 +17,8 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.operators import OperatorName, held
+from autoscaler.simulator.world.controller.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.instances import STRANGER
-from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.virtual_time import unowned
 
 LOOKS_EVERY: Seconds = 300.0

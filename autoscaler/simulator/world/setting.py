@@ -9,8 +9,8 @@ from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import ProviderName, Seconds
-from autoscaler.simulator.world.pods import ClusterPlan, SimulatedCluster
-from autoscaler.simulator.world.provider import SimulatedProvider
+from autoscaler.simulator.world.cluster.pods import ClusterPlan, SimulatedCluster
+from autoscaler.simulator.world.ec2.provider import SimulatedProvider
 
 
 def connect_directly(provider: SimulatedProvider) -> Provider:

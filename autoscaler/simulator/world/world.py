@@ -21,32 +21,32 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.machines.interruptions import RerunState
 from autoscaler.model.machines.machine import REPORTED_FROM_ATTEMPT
-from autoscaler.simulator.world.actions import Actions
-from autoscaler.simulator.world.clock import BusyClock, HostClock
 from autoscaler.simulator.world.cluster.control_plane import OF_CLUSTERS
-from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.cluster.pods import SimulatedCluster
+from autoscaler.simulator.world.controller.clock import BusyClock, HostClock
+from autoscaler.simulator.world.controller.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.ids import SequentialIds
+from autoscaler.simulator.world.controller.process import ControllerProcess, settings
+from autoscaler.simulator.world.controller.store import MemoryStore
+from autoscaler.simulator.world.controller.supervisor import Supervisor
+from autoscaler.simulator.world.ec2.machine import Surroundings
+from autoscaler.simulator.world.ec2.machines import FORETOLD, Machines
+from autoscaler.simulator.world.ec2.notices import SimulatedNotices
+from autoscaler.simulator.world.ec2.orphans import orphaned
+from autoscaler.simulator.world.ec2.provider import SimulatedProvider
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
-from autoscaler.simulator.world.github import SimulatedGitHub
-from autoscaler.simulator.world.ids import SequentialIds
+from autoscaler.simulator.world.github.actions import Actions
+from autoscaler.simulator.world.github.lists import PER_SECOND, USED_UP, SimulatedLists
+from autoscaler.simulator.world.github.port import SimulatedGitHub
+from autoscaler.simulator.world.github.reruns import SimulatedReruns
+from autoscaler.simulator.world.github.webhooks import Webhooks, parse
 from autoscaler.simulator.world.instances import STRANGER, Instance, MachineHost
 from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.jobs import Registration
-from autoscaler.simulator.world.lists import PER_SECOND, USED_UP, SimulatedLists
-from autoscaler.simulator.world.machine import Surroundings
-from autoscaler.simulator.world.machines import FORETOLD, Machines
-from autoscaler.simulator.world.notices import SimulatedNotices
 from autoscaler.simulator.world.operator import Operator
-from autoscaler.simulator.world.orphans import orphaned
-from autoscaler.simulator.world.pods import SimulatedCluster
-from autoscaler.simulator.world.process import ControllerProcess, settings
-from autoscaler.simulator.world.provider import SimulatedProvider
-from autoscaler.simulator.world.reruns import SimulatedReruns
 from autoscaler.simulator.world.schedule import Fault, FaultKind, Schedule
 from autoscaler.simulator.world.setting import Setting
-from autoscaler.simulator.world.store import MemoryStore
-from autoscaler.simulator.world.supervisor import Supervisor
 from autoscaler.simulator.world.virtual_time import EPOCH
-from autoscaler.simulator.world.webhooks import Webhooks, parse
 
 CHECK_EVERY: Seconds = 60.0
 SLOW_STORE: Seconds = 1.0

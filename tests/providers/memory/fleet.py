@@ -10,7 +10,7 @@ from autoscaler.controller.system import SystemClock
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import Installations, ProviderName
 from autoscaler.providers.registry import provider_kinds
-from autoscaler.simulator.world.store import INSTALLATION
+from autoscaler.simulator.world.controller.store import INSTALLATION
 from tests.controller.fakes import RecordingTelemetry
 from tests.providers.memory import REGISTERED
 

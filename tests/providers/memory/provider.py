@@ -28,7 +28,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.simulator.world.provider import SimulatedProvider
+from autoscaler.simulator.world.ec2.provider import SimulatedProvider
 
 CLOUDS: Final[dict[str, SimulatedProvider]] = {}
 """The clouds by their address in fleet.yaml: what a network is to other providers."""

@@ -11,9 +11,8 @@ from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.jobs.labels import covers, label_set
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
-from autoscaler.simulator.world.jobs import Registration, SimulatedJob
+from autoscaler.simulator.world.jobs import JobSnapshot, Registration, SimulatedJob
 from autoscaler.simulator.world.schedule import FaultKind, JobArrival
-from autoscaler.simulator.world.webhooks import JobSnapshot
 
 LOCK_LASTS: Seconds = 600.0
 """A job fails ten minutes after its runner died (actions/runner JobDispatcher.cs: the lock's life)."""

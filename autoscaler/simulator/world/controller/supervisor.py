@@ -6,11 +6,11 @@ from collections.abc import Callable
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.controller.system import ClockSetBackError
 from autoscaler.model.identifiers import InstallationId, Installations, Seconds
-from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.process import ControllerProcess, ProcessGoneError
+from autoscaler.simulator.world.controller.store import Backup, MemoryStore
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
-from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.schedule import Fault
-from autoscaler.simulator.world.store import Backup, MemoryStore
 
 DOWN: Seconds = 5.0
 """Seconds after which a process that ended is started again."""

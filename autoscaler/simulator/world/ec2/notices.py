@@ -9,9 +9,9 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
 from autoscaler.model.machines.interruptions import NoticeKind
-from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.crash_point import CrashPoint
+from autoscaler.simulator.world.ec2.provider import SimulatedProvider
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
-from autoscaler.simulator.world.provider import SimulatedProvider
 from autoscaler.simulator.world.schedule import FaultKind
 
 AT_MOST = 10

@@ -7,6 +7,13 @@ from functools import partial
 from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind
+from autoscaler.simulator.world.ec2.machine import (
+    BootPlan,
+    SimulatedMachine,
+    Surroundings,
+    TakenError,
+)
+from autoscaler.simulator.world.ec2.notices import SimulatedNotices
 from autoscaler.simulator.world.instances import (
     POWERED_OFF,
     RETIRED_FOR,
@@ -16,13 +23,6 @@ from autoscaler.simulator.world.instances import (
     MachineActivity,
     MachineHost,
 )
-from autoscaler.simulator.world.machine import (
-    BootPlan,
-    SimulatedMachine,
-    Surroundings,
-    TakenError,
-)
-from autoscaler.simulator.world.notices import SimulatedNotices
 from autoscaler.simulator.world.schedule import Fault, FaultKind
 from autoscaler.simulator.world.virtual_time import unowned
 

@@ -23,7 +23,7 @@ from autoscaler.simulator.world.cluster.registry import Object, Registry
 from autoscaler.simulator.world.cluster.scheduler import Scheduler
 from autoscaler.simulator.world.cluster.statuses import End
 from autoscaler.simulator.world.cluster.tokens import token_of
-from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import (
     OUT_OF_MEMORY,

@@ -33,7 +33,7 @@ from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines.machine import Machine
 from autoscaler.model.prices_and_quotas import Reading, ReadingKind
-from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.crash_point import CrashPoint
 
 INSTALLATION = InstallationId("0badcafe")
 

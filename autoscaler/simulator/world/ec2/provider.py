@@ -30,7 +30,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import IMAGE, Instance
 from autoscaler.simulator.world.invariants import Invariants

@@ -9,9 +9,9 @@ from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs.job import JobState
-from autoscaler.simulator.world.actions import Actions
-from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
+from autoscaler.simulator.world.github.actions import Actions
 from autoscaler.simulator.world.schedule import REPOSITORY, FaultKind
 from autoscaler.simulator.world.virtual_time import EPOCH
 

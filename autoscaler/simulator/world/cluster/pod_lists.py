@@ -7,8 +7,8 @@ from typing import NamedTuple
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.simulator.world.cluster.nodes import ENDED
+from autoscaler.simulator.world.cluster.pods import Pod, SimulatedCluster
 from autoscaler.simulator.world.cluster.registry import Object
-from autoscaler.simulator.world.pods import Pod, SimulatedCluster
 
 STORED_WITHIN: Seconds = 10.0
 """Seconds after a complete list within which a process stores the events of the list, even in a slow store."""

@@ -19,12 +19,12 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.jobs.job import RunOrigin
-from autoscaler.simulator.world.actions import Actions
-from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
+from autoscaler.simulator.world.github.actions import Actions
+from autoscaler.simulator.world.github.webhooks import Webhooks
 from autoscaler.simulator.world.jobs import Registration
 from autoscaler.simulator.world.schedule import FaultKind
-from autoscaler.simulator.world.webhooks import Webhooks
 
 T = TypeVar("T")
 LATENCY: Seconds = 0.2

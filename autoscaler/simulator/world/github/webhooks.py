@@ -8,52 +8,16 @@ from dataclasses import dataclass, replace
 from autoscaler.controller.ports.github import Redelivered
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.model.events import JobObserved
-from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
+from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs.job import JobState
+from autoscaler.simulator.world.controller.process import ProcessGoneError
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
-from autoscaler.simulator.world.process import ProcessGoneError
+from autoscaler.simulator.world.jobs import JobSnapshot
 from autoscaler.simulator.world.schedule import FaultKind
 from autoscaler.simulator.world.virtual_time import unowned
 
 ON_THE_WAY: Seconds = 0.3
 AGAIN_AFTER: Seconds = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class JobSnapshot:
-    """The state of a job as a webhook or a list shows it."""
-
-    job: JobId
-    run: int
-    attempt: int
-    state: JobState
-    repository: str
-    labels: tuple[str, ...]
-    queued_at: Instant
-    runner_name: RunnerName | None = None
-    runner_id: int | None = None
-    started_at: Instant | None = None
-    completed_at: Instant | None = None
-    conclusion: str | None = None
-
-    def to_event(self, at: Instant, *, read: bool = False) -> JobObserved:
-        """Return the event for the controller."""
-        return JobObserved(
-            at,
-            self.job,
-            self.state,
-            self.repository,
-            self.labels,
-            self.queued_at,
-            run_id=self.run,
-            run_attempt=self.attempt,
-            runner_name=self.runner_name,
-            started_at=self.started_at,
-            completed_at=self.completed_at,
-            conclusion=self.conclusion,
-            read=read,
-            runner_id=self.runner_id,
-        )
 
 
 def body_of(snapshot: JobSnapshot) -> bytes:

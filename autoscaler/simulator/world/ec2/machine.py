@@ -15,13 +15,13 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, RunnerName, Seconds
 from autoscaler.model.machines.machine import ExitReason
-from autoscaler.simulator.world.actions import Actions
+from autoscaler.simulator.world.controller.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
-from autoscaler.simulator.world.github import secret_of
+from autoscaler.simulator.world.github.actions import Actions
+from autoscaler.simulator.world.github.port import secret_of
 from autoscaler.simulator.world.instances import MachineActivity
 from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.jobs import Registration
-from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.schedule import FaultKind
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from autoscaler.controller.ports.github import (
 from autoscaler.model.identifiers import JobId, Seconds
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.interruptions import RerunOutcome
-from autoscaler.simulator.world.actions import Actions
-from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
+from autoscaler.simulator.world.github.actions import Actions
 from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.schedule import FaultKind
 

@@ -17,7 +17,7 @@ from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import Installations, ProviderName
-from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.virtual_time import OWNER, Tasks
 
 T = TypeVar("T")

@@ -1,0 +1,1 @@
+"""One controller process after another, with its store and its host."""

@@ -1,0 +1,1 @@
+"""Machines of the world, the provider that runs them, and its notices."""

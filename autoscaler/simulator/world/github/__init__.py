@@ -1,0 +1,1 @@
+"""GitHub as the world plays it: jobs, registrations, webhooks and lists."""
