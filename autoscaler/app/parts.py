@@ -44,7 +44,7 @@ from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.operators import OperatorName
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
-from autoscaler.observability.watched import WatchedTelemetry
+from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.providers.registry import provider_kinds
 from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.listening.listener import KeptSockets
@@ -91,7 +91,7 @@ class Parts:
         self._pacing = SystemClock()
         self._reloads: set[asyncio.Task[None]] = set()
         labels = label_values(configuration.settings)
-        self._telemetry = WatchedTelemetry(
+        self._telemetry = PrometheusTelemetry(
             *labels,
             version("gpu-runner-autoscaler"),
             configuration.settings.metrics.repositories,

@@ -7,6 +7,7 @@ from typing import Any
 from prometheus_client import Counter, Histogram
 
 from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.jobs.access import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.jobs.job import Admission
@@ -14,7 +15,7 @@ from autoscaler.model.machines.failures import HEALTH_CHECKS
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.prices_and_quotas import PriceSource, QuotaSource
 from autoscaler.observability.labels import IMAGE, BoundedLabel
-from autoscaler.observability.series import Series
+from autoscaler.observability.watched import WatchedSeries
 
 CONCLUSIONS = (
     "success",
@@ -66,14 +67,18 @@ def sets(gauge: str, *labels: str, least: float = 0.0) -> Callable[..., None]:
     return report
 
 
-class CallMetrics(Series):
+class CallMetrics(WatchedSeries):
     """Reports what the controller calls, and who calls the controller."""
 
     def __init__(
-        self, version: str, skus: Collection[SkuName], providers: Collection[ProviderName]
+        self,
+        version: str,
+        skus: Collection[SkuName],
+        providers: Collection[ProviderName],
+        now: Callable[[], Instant],
     ) -> None:
-        """See `Series`."""
-        super().__init__(version, skus, providers)
+        """See `WatchedSeries`."""
+        super().__init__(version, skus, providers, now)
         self._sku = BoundedLabel(skus)
         # One per label, so that many values of one label do not use up those of another label.
         self._labels = {
@@ -111,11 +116,9 @@ class CallMetrics(Series):
     github_clock = sets("github_clock_ahead_seconds", least=-math.inf)
     github_staleness = sets("github_staleness_seconds", "account")
     github_unwatched = sets("github_repositories_unwatched", "account")
-    delivery = counts("deliveries", "fixed")
     delivery_lag = observes("delivery_lag_seconds")
     bootstrap = counts("bootstrap_requests", "step", "bootstrap_answer")
     notice = counts("notices", "provider", "notice_kind")
-    store_write = observes("store_write_duration_seconds", "write")
     reconciliation = observes("reconcile_duration_seconds")
     event_loop_lag = sets("event_loop_lag_max_seconds")
 
@@ -129,16 +132,25 @@ class CallMetrics(Series):
         self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
     ) -> None:
         """See `Telemetry.github_budget`."""
-        values = self._bucket(app, account, resource)
+        values = self.bounded(("app", "account", "resource"), (str(app), account, resource))
         self.counters["github_answers"].labels(*values).inc()
         if remaining is not None:
             self.gauges["github_rate_limit_remaining"].labels(*values).set(remaining)
         if limit is not None:
             self.gauges["github_rate_limit"].labels(*values).set(limit)
+        if remaining is not None and limit:
+            self._budgets[values] = self._now()
 
-    def _bucket(self, app: int, account: str, resource: str) -> tuple[str, ...]:
-        """Return the labels of one of GitHub's rate limits."""
-        return self.bounded(("app", "account", "resource"), (str(app), account, resource))
+    def delivery(self, answer: DeliveryAnswer) -> None:
+        """See `Telemetry.delivery`."""
+        self.counters["deliveries"].labels(answer.value).inc()
+        self._note_delivery(answer)
+
+    def store_write(self, operation: str, duration: Seconds) -> None:
+        """See `Telemetry.store_write`."""
+        label = self._labels["write"].value(operation)
+        observe(self.histograms["store_write_duration_seconds"].labels(label), duration)
+        self._note_write(label, duration)
 
     def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
         """See `Telemetry.runner_group`."""

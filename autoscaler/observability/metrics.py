@@ -1,7 +1,8 @@
 """Implements the `Telemetry` port with Prometheus metrics. Each label has a bounded set of values."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import Gauge
 
@@ -10,7 +11,10 @@ from autoscaler.model.accounting import MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import ExitReason
+from autoscaler.model.reasons.table import FaultCode
 from autoscaler.observability.call_metrics import UNKNOWN_IMAGE, CallMetrics, add, counts, observe
+from autoscaler.views.cost import Spent
 
 MOST_NODES = 50
 """Avoided nodes that have series."""
@@ -25,24 +29,29 @@ class PrometheusTelemetry(CallMetrics):
         providers: Iterable[ProviderName],
         version: str,
         repositories: Iterable[str] = (),
+        *,
+        now: Callable[[], Instant] = time.time,
     ) -> None:
         """`skus` and `providers` are the configured names, `version` is the version of this program.
 
-        `repositories` are those that have series of their own.
+        `repositories` are those that have series of their own. `now` returns the controller's time.
         """
-        super().__init__(version, tuple(skus), tuple(providers))
+        super().__init__(version, tuple(skus), tuple(providers), now)
         self._avoided: set[tuple[str, ...]] = set()
         self._holds: dict[tuple[str, ...], int] = {}
         self._repositories = {name.lower(): name for name in repositories}
+        self._spent: dict[tuple[str, MachineUse], float] = {}
+
+    def spent(self) -> Spent:
+        """Return the dollars since the start by SKU and use, of the time that is over."""
+        return dict(self._spent)
 
     job_failed = counts("jobs_failed", "sku", "fixed")
     job_unmatched = counts("jobs_unmatched", "fixed")
     job_refused = counts("jobs_refused", "sku", "refusal")
-    job_outside_access = counts("jobs_outside_access", "sku", "access")
     machine_launched = counts("machines_launched", "provider", "fixed", "zone")
     offering_refused = counts("offerings_refused", "provider", "fixed", "zone", "fixed")
     machine_terminated = counts("machines_terminated", "sku", "fixed")
-    runner_exited = counts("runner_exits", "sku", "fixed")
     machine_interrupted = counts("machines_interrupted", "sku", "fixed")
     rerun = counts("jobs_interrupted", "sku", "fixed")
 
@@ -51,6 +60,7 @@ class PrometheusTelemetry(CallMetrics):
         observe(self.histograms["job_queue_duration_seconds"].labels(self._sku.value(sku)), waited)
         if (name := self._repositories.get(repository.lower())) is not None:
             observe(self.histograms["repository_job_queue_duration_seconds"].labels(name), waited)
+        self._note_start()
 
     def job_waited(self, sku: SkuName, stages: Mapping[WaitStage, Seconds]) -> None:
         """See `Telemetry.job_waited`."""
@@ -76,6 +86,9 @@ class PrometheusTelemetry(CallMetrics):
         if (name := self._repositories.get(repository.lower())) is not None:
             add(self.counters["repository_machine_seconds"].labels(name), seconds)
             add(self.counters["repository_machine_dollars"].labels(name), dollars)
+        if math.isfinite(dollars):
+            key = values[0], use
+            self._spent[key] = self._spent.get(key, 0.0) + max(0.0, dollars)
 
     def run_time(self, repository: str, state: RunState, seconds: Seconds) -> None:
         """See `Telemetry.run_time`."""
@@ -121,15 +134,27 @@ class PrometheusTelemetry(CallMetrics):
 
     def health_check_failed(self, sku: SkuName, check: str, image: str) -> None:
         """See `Telemetry.health_check_failed`."""
-        self.counters["health_checks_failed"].labels(*self._failed_check(sku, check, image)).inc()
+        values = self.bounded(("sku", "check", "image"), (sku, check, image or UNKNOWN_IMAGE))
+        self.counters["health_checks_failed"].labels(*values).inc()
+        self._note(FaultCode.HEALTH_CHECKS_FAIL, *values)
 
-    def _failed_check(self, sku: SkuName, check: str, image: str) -> tuple[str, ...]:
-        """Return the labels of a machine that failed its health checks."""
-        return self.bounded(("sku", "check", "image"), (sku, check, image or UNKNOWN_IMAGE))
+    def job_outside_access(self, sku: SkuName, reason: str) -> None:
+        """See `Telemetry.job_outside_access`."""
+        values = self.bounded(("sku", "access"), (sku, reason))
+        self.counters["jobs_outside_access"].labels(*values).inc()
+        self._note(FaultCode.JOB_OUTSIDE_ACCESS, *values)
 
-    def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:  # noqa: ARG002
+    def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
+        """See `Telemetry.runner_exited`."""
+        name = self._sku.value(sku)
+        self.counters["runner_exits"].labels(name, reason.value).inc()
+        if reason is ExitReason.VERSION_DEPRECATED:
+            self._note(FaultCode.RUNNER_VERSION_REFUSED, name)
+
+    def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
         """See `Telemetry.runner_deadline`. Without a deadline there is no series: 0 would be a time."""
         name = self._sku.value(sku)
+        self._versions[name] = version
         if at is None or not math.isfinite(at):
             self.gauges["runner_version_deadline_timestamp_seconds"].remove(name)
         else:
@@ -171,6 +196,7 @@ class PrometheusTelemetry(CallMetrics):
         self.gauges["machines_unverified"].set(counts.machines_unverified)
         self.gauges["machines_not_terminating"].set(counts.machines_not_terminating)
         self.gauges["cost_dollars_per_hour"].set(counts.dollars_per_hour)
+        self._note_excess(counts)
 
     def _show_avoided(self, counts: FleetCounts) -> None:
         """Show the nodes that are avoided, and only these: nodes come and go, so old series are removed."""

@@ -3,23 +3,20 @@
 The thresholds are those of the alerts, without the delays after which an alert fires.
 """
 
-import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from prometheus_client import Gauge
 
 from autoscaler.controller.ports.telemetry import FleetCounts
-from autoscaler.model.accounting import MachineUse
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
-from autoscaler.model.machines.machine import ExitReason, MachineState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import FaultCode
 from autoscaler.model.wording import counted, duration
-from autoscaler.observability.metrics import PrometheusTelemetry
-from autoscaler.views.cost import Spent
+from autoscaler.observability.series import Series
 
 BUDGET_RESETS_AFTER: Seconds = 3600.0
 WRITES_STEP: Seconds = 30.0
@@ -47,23 +44,22 @@ class _Writes:
     slow: int = 0
 
 
-class WatchedTelemetry(PrometheusTelemetry):
-    """A `Telemetry` that also answers `faults` and `spent`.
+class WatchedSeries(Series):
+    """All metrics, and what is wrong according to them.
 
-    It reads gauges, and remembers a few values for each label of what they do not show.
+    It reads gauges. Of what they do not show, it remembers a few values for each label, which the methods of
+    `Telemetry` note.
     """
 
     def __init__(
         self,
-        skus: Iterable[SkuName],
-        providers: Iterable[ProviderName],
         version: str,
-        repositories: Iterable[str] = (),
-        *,
+        skus: Collection[SkuName],
+        providers: Collection[ProviderName],
         now: Callable[[], Instant],
     ) -> None:
-        """`now` returns the time of the controller's clock. The others are as for `PrometheusTelemetry`."""
-        super().__init__(skus, providers, version, repositories)
+        """`now` returns the time of the controller's clock. The others are as for `Series`."""
+        super().__init__(version, skus, providers)
         self._now = now
         self._arrived_at = now()
         self._missed_at: Instant | None = None
@@ -76,10 +72,9 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._versions: dict[str, str] = {}
         self._budgets: dict[tuple[str, ...], Instant] = {}
         """When each rate limit bucket was read last."""
-        self._spent: dict[tuple[str, MachineUse], float] = {}
 
     def render(self) -> Iterator[bytes]:
-        """See `Series.render`."""
+        """See `Series.render`. Leaves out rate limits that GitHub has reset since their last answer."""
         self._drop_reset_budgets()
         return super().render()
 
@@ -88,37 +83,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._drop_reset_budgets()
         return (*self._of_deliveries(), *self._of_machines(), *self._of_github(), *self._of_loop())
 
-    def spent(self) -> Spent:
-        """Return the dollars since the start by SKU and use, of the time that is over."""
-        return dict(self._spent)
-
-    def machine_used(
-        self, sku: SkuName, use: MachineUse, seconds: Seconds, dollars: float, repository: str
-    ) -> None:
-        """See `Telemetry.machine_used`."""
-        super().machine_used(sku, use, seconds, dollars, repository)
-        if math.isfinite(dollars):
-            key = self._sku.value(sku), use
-            self._spent[key] = self._spent.get(key, 0.0) + max(0.0, dollars)
-
-    def delivery(self, answer: DeliveryAnswer) -> None:
-        """See `Telemetry.delivery`."""
-        super().delivery(answer)
-        if answer in _ARRIVED:
-            self._arrived_at, self._missed_at = self._now(), None
-        elif answer in _NOT_STORED:
-            self._note(FaultCode.STORE_FAILS, answer)
-
-    def job_started(self, sku: SkuName, repository: str, waited: Seconds) -> None:
-        """See `Telemetry.job_started`."""
-        super().job_started(sku, repository, waited)
-        # A webhook that was accepted a moment ago may have reported this start.
-        if self._missed_at is None and self._now() - self._arrived_at >= _SILENT.above:
-            self._missed_at = self._now()
-
-    def fleet(self, counts: FleetCounts) -> None:
-        """See `Telemetry.fleet`."""
-        super().fleet(counts)
+    def _note_excess(self, counts: FleetCounts) -> None:
         running = sum(counts.jobs_in_progress.values())
         machines = sum(
             count for (_, state), count in counts.machines.items() if state in _FOR_A_JOB
@@ -129,41 +94,20 @@ class WatchedTelemetry(PrometheusTelemetry):
         elif self._excess_since is None:
             self._excess_since = self._now()
 
-    def health_check_failed(self, sku: SkuName, check: str, image: str) -> None:
-        """See `Telemetry.health_check_failed`."""
-        super().health_check_failed(sku, check, image)
-        self._note(FaultCode.HEALTH_CHECKS_FAIL, *self._failed_check(sku, check, image))
+    def _note_delivery(self, answer: DeliveryAnswer) -> None:
+        if answer in _ARRIVED:
+            self._arrived_at, self._missed_at = self._now(), None
+        elif answer in _NOT_STORED:
+            self._note(FaultCode.STORE_FAILS, answer)
 
-    def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
-        """See `Telemetry.runner_exited`."""
-        super().runner_exited(sku, reason)
-        if reason is ExitReason.VERSION_DEPRECATED:
-            self._note(FaultCode.RUNNER_VERSION_REFUSED, self._sku.value(sku))
+    def _note_start(self) -> None:
+        # A webhook that was accepted a moment ago may have reported this start.
+        if self._missed_at is None and self._now() - self._arrived_at >= _SILENT.above:
+            self._missed_at = self._now()
 
-    def job_outside_access(self, sku: SkuName, reason: str) -> None:
-        """See `Telemetry.job_outside_access`."""
-        super().job_outside_access(sku, reason)
-        values = self.bounded(("sku", "access"), (sku, reason))
-        self._note(FaultCode.JOB_OUTSIDE_ACCESS, *values)
-
-    def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
-        """See `Telemetry.runner_deadline`."""
-        super().runner_deadline(sku, version, at)
-        self._versions[self._sku.value(sku)] = version
-
-    def github_budget(
-        self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
-    ) -> None:
-        """See `Telemetry.github_budget`."""
-        super().github_budget(app, account, resource, remaining, limit)
-        if remaining is not None and limit:
-            self._budgets[self._bucket(app, account, resource)] = self._now()
-
-    def store_write(self, operation: str, duration: Seconds) -> None:
-        """See `Telemetry.store_write`."""
-        super().store_write(operation, duration)
+    def _note_write(self, operation: str, duration: Seconds) -> None:
         steps = deque[_Writes](maxlen=int(_SLOW.within / WRITES_STEP))
-        steps = self._writes.setdefault(self._labels["write"].value(operation), steps)
+        steps = self._writes.setdefault(operation, steps)
         now = self._now()
         if not steps or not 0.0 <= now - steps[-1].since < WRITES_STEP:
             steps.append(_Writes(now))
