@@ -23,7 +23,7 @@ from autoscaler.controller.ports.github import (
     github_errors,
 )
 from autoscaler.controller.ports.telemetry import GitHubTelemetry
-from autoscaler.github.apps.installations import App, Installation, Installations
+from autoscaler.github.apps.authentication import App, Installation
 from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.apps.targets import Target, target_of_repository, target_of_scope
 from autoscaler.github.deliveries import Redelivery
@@ -88,8 +88,7 @@ class GitHubClient:
         queue = RequestQueue(budget, clock, settings.concurrency)
         self._api = Api(self._transport, queue, clock, telemetry)
         apps = [App(key, wall or tokens.now) for key in settings.apps]
-        installations = Installations(apps, self._api, tokens)
-        self._apps = AppSelection(self._api, installations, budget, clock)
+        self._apps = AppSelection(self._api, apps, budget, clock, tokens)
         self._groups = RunnerGroups(self._api, clock)
         self.lists = Lists(
             PageCache(self._api, self._transport.url_of, clock),

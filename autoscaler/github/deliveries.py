@@ -17,7 +17,7 @@ from pydantic import Field, RootModel
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import Redelivered
-from autoscaler.github.apps.installations import App
+from autoscaler.github.apps.authentication import App
 from autoscaler.github.requests.api import Api, read_as
 from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
 from autoscaler.github.requests.outcomes import unusable_answer

@@ -20,7 +20,7 @@ from autoscaler.controller.ports.github import (
     RetryLaterError,
     github_errors,
 )
-from autoscaler.github.apps.installations import Installation
+from autoscaler.github.apps.authentication import Installation
 from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.apps.targets import Target, target_of_repository
 from autoscaler.github.requests.api import Api, read_as

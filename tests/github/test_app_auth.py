@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
-from autoscaler.github.apps.installations import App
+from autoscaler.github.apps.authentication import App
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.identifiers import JobId, RunnerName

@@ -18,7 +18,7 @@ from autoscaler.controller.ports.github import (
     github_errors,
 )
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
-from autoscaler.github.apps.installations import Installation
+from autoscaler.github.apps.authentication import Installation
 from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.apps.targets import Target, target_of_repository, target_of_scope
 from autoscaler.github.jobs import Source
