@@ -18,11 +18,10 @@ from autoscaler.console.rendering import Frame
 from autoscaler.model import events as e
 from autoscaler.model.accounting import MachineUse
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.identifiers import JobId, MachineId
+from autoscaler.model.identifiers import Address, JobId, MachineId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.operators import HoldKind, Operator, OperatorName, Role, machine_target
 from autoscaler.server.listening.serving import Serving
-from autoscaler.server.listening.settings import Address
 from autoscaler.server.operators.console import ConsoleEndpoint
 from autoscaler.server.operators.console_pages import ConsolePages
 from autoscaler.server.operators.sessions import LIFETIME, MOST_SESSIONS, Sessions

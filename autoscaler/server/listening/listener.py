@@ -15,12 +15,12 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.identifiers import Address, Seconds
 from autoscaler.server.answers import json_errors
 from autoscaler.server.listening.certificate import Certificate, CertificateError
 from autoscaler.server.listening.connection import Connection, serve_in_place, without_server_header
 from autoscaler.server.listening.places import PlaceLimits, Places
-from autoscaler.server.listening.settings import Address, ServerSettings, TlsFiles
+from autoscaler.server.listening.settings import ServerSettings, TlsFiles
 from autoscaler.server.refusal_log import RefusalLog
 
 _BACKLOG = 4_096

@@ -10,9 +10,9 @@ from typing import Protocol, Self
 
 from aiohttp import web
 
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.identifiers import Address, Seconds
 from autoscaler.server.listening.listener import KeptSockets, Listener
-from autoscaler.server.listening.settings import Address, ServerSettings
+from autoscaler.server.listening.settings import ServerSettings
 
 
 class Endpoint(Protocol):
