@@ -148,7 +148,7 @@ def test_help_imports_only_what_it_needs() -> None:
         "commands.add('autoscaler.operator_commands.queries')\n"
         "images = 'autoscaler.operator_commands.images'\n"
         "commands |= {images} | {f'{images}.{name}' for name in ('bake', 'commands')}\n"
-        "commands |= {f'autoscaler.operator_commands.{name}' for name in ('alerts', 'arguments', 'options')}\n"
+        "commands |= {f'autoscaler.operator_commands.{name}' for name in ('alerts', 'options')}\n"
         "assert ours == {'autoscaler', 'autoscaler.cli'} | commands, ours\n"
         "assert not {'pydantic', 'yaml', 'aiohttp', 'boto3'} & set(sys.modules)\n"
     )

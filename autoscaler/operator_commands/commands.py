@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autoscaler.operator_commands.arguments import usable_name
-from autoscaler.operator_commands.options import Answer, Reply, controller_command, plain
+from autoscaler.operator_commands.options import (
+    Answer,
+    Reply,
+    controller_command,
+    plain,
+    usable_name,
+)
 
 if TYPE_CHECKING:
     from autoscaler.operator_commands.client import OperatorClient

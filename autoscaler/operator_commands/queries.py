@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoscaler.operator_commands.arguments import job_number, labels_of, machine_state, usable_name
-from autoscaler.operator_commands.options import Reply, controller_command
+from autoscaler.operator_commands.options import (
+    Reply,
+    controller_command,
+    job_number,
+    labels_of,
+    machine_state,
+    usable_name,
+)
 
 if TYPE_CHECKING:
     from autoscaler.operator_commands.client import OperatorClient
