@@ -20,8 +20,7 @@ from aiohttp import web
 from autoscaler.console.assets import read_assets
 from autoscaler.console.links import GitHubPages
 from autoscaler.console.pages import Pages
-from autoscaler.controller.operators.answers import FleetAnswers
-from autoscaler.controller.ports.fleet_queries import FleetQueries
+from autoscaler.controller.operators.answers import FleetQueries
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.identifiers import Address, Seconds
 from autoscaler.model.operators import Operator, OperatorName, Role
@@ -84,7 +83,7 @@ async def measure(size: tuple[int, int], loop: TimedLoop) -> None:
             await read_all(controller.queries, loop)
 
 
-async def read_all(queries: FleetAnswers, loop: TimedLoop) -> None:
+async def read_all(queries: FleetQueries, loop: TimedLoop) -> None:
     """Serve the console of these answers, and read each page."""
     settings = ServerSettings(listen=Address("127.0.0.1", 0))
     async with (

@@ -15,7 +15,7 @@ from pathlib import Path
 from autoscaler.app.event_loop import keep_out_of_collections
 from autoscaler.controller.composition import Controller, Ports
 from autoscaler.controller.intake.deliveries import Intake, Parse
-from autoscaler.controller.operators.answers import FleetAnswers
+from autoscaler.controller.operators.answers import FleetQueries
 from autoscaler.controller.ports.provider import (
     Capabilities,
     LaunchAnswer,
@@ -244,7 +244,7 @@ class FullFleet:
         return self._process.ready.intake
 
     @property
-    def queries(self) -> FleetAnswers:
+    def queries(self) -> FleetQueries:
         """The answers to operators' questions, while the controller is at work."""
         assert self._process is not None
         return self._process.ready.queries
@@ -314,7 +314,6 @@ class FullFleet:
             ids=SequentialIds(),
             telemetry=self.telemetry,
             store=store,
-            readings=store,
             github=github,
             lists=github,
             reruns=github,

@@ -34,6 +34,7 @@ from pathlib import Path
 import aiohttp
 
 from autoscaler.app.event_loop import new_event_loop, report_lag
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Pace
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.model.deliveries import DeliveryAnswer
@@ -97,7 +98,7 @@ class Findings:
     series: int = 0
 
 
-class _Telemetry:
+class _Telemetry(Telemetry):
     """Counts deliveries and plans, and keeps the longest lag."""
 
     def __init__(self) -> None:

@@ -19,6 +19,7 @@ from autoscaler.controller.ports.bootstrap import (
     NotKnownYetError,
 )
 from autoscaler.controller.ports.store import Delivery
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import (
     Access,
@@ -45,7 +46,6 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.jobs.job import JobState
 from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.controller.ids import SequentialIds
-from autoscaler.simulator.world.controller.no_telemetry import NoTelemetry
 from autoscaler.simulator.world.controller.process import ControllerProcess, settings
 from autoscaler.simulator.world.controller.store import INSTALLATION, MemoryStore
 from autoscaler.simulator.world.ec2.provider import SimulatedProvider
@@ -87,7 +87,7 @@ class Setting:
     registrations: RegistrationRate = field(default_factory=RegistrationRate)
 
 
-class RecordedTelemetry(NoTelemetry):
+class RecordedTelemetry(Telemetry):
     """Telemetry of which one thing is kept: the staleness of each second."""
 
     def __init__(self) -> None:
@@ -126,7 +126,6 @@ class VirtualFleet:
             ids=SequentialIds(),
             telemetry=self.recorded,
             store=self._store,
-            readings=self._store,
             github=self.github,
             lists=self.github,
             reruns=self.github,

@@ -30,6 +30,7 @@ import uvloop
 from aiohttp import web
 
 from autoscaler.controller.ports.store import Delivery
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.model.deliveries import DeliveryAnswer
@@ -94,7 +95,7 @@ def _requests(load: Load) -> Iterator[bytes]:
         yield head.encode() + body
 
 
-class _Counting:
+class _Counting(Telemetry):
     """Counts deliveries."""
 
     def __init__(self) -> None:

@@ -14,6 +14,8 @@ from aiohttp import web
 from typer.testing import CliRunner, Result
 
 from autoscaler.cli import commands
+from autoscaler.controller.operators.actions import OperatorActions
+from autoscaler.controller.operators.holds import OperatorHoldActions
 from autoscaler.controller.ports.operator_requests import (
     HoldOutcome,
     OperatorRequestRefusedError,
@@ -76,7 +78,7 @@ OTHER = UnverifiedMachine(
 
 
 @dataclass
-class Word:
+class Word(OperatorActions, OperatorHoldActions):
     """Lists two machines, and accepts every request but one."""
 
     shown: list[UnverifiedMachine] = field(default_factory=lambda: [OURS, OTHER])
@@ -100,21 +102,21 @@ class Word:
         return InstallationId(old_id)
 
     async def pause(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        return self._hold("paused", target, by)
+        return self._held("paused", target, by)
 
     async def drain(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        return self._hold("drained", target, by)
+        return self._held("drained", target, by)
 
     async def quarantine(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        return self._hold("quarantined", target, by)
+        return self._held("quarantined", target, by)
 
     async def resume(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        return self._hold("resumed", target, by)
+        return self._held("resumed", target, by)
 
     async def retry(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        return self._hold("retried", target, by)
+        return self._held("retried", target, by)
 
-    def _hold(self, done: str, target: str, by: OperatorName) -> HoldOutcome:
+    def _held(self, done: str, target: str, by: OperatorName) -> HoldOutcome:
         if target == "nothing":
             raise OperatorRequestRefusedError(RefusalKind.UNKNOWN, "nothing is called so")
         return HoldOutcome(target, f"{target} is {done} by {by}", "jobs\x1b wait")

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import TypeGuard
 
 PACKAGE = "autoscaler.agent"
 SHARED = "autoscaler.model.jobs.access_rules"
@@ -102,43 +101,31 @@ def _check_names(modules: Iterable[_Module], libraries: Iterable[str]) -> None:
 def _read(name: str, source: str) -> _Module:
     """Prepare a module. Raises ValueError for an import that the file cannot express."""
     tree = ast.parse(source)
-    libraries: set[str] = set()
-    needs: list[str] = []
-    names: set[str] = set()
-    dropped: list[ast.stmt] = []
-    _check_imports(name, tree)
-    for node in _statements(tree.body):
-        needed = _needed(node)
-        if needed is not None:
-            needs.append(needed)
-            dropped.append(node)
-        elif _is_for_type_checkers(node) or _is_future(node):
-            dropped.append(node)
-        elif node in tree.body and isinstance(node, ast.Import | ast.ImportFrom):
-            libraries |= _libraries(name, node)
-            dropped.append(node)
-        else:
-            names |= _defined(node)
-    hidden = {line for node in dropped for line in range(node.lineno, (node.end_lineno or 0) + 1)}
-    lines = source.split("\n")
-    kept = (line for number, line in enumerate(lines, start=1) if number not in hidden)
-    return _Module(
-        name, frozenset(libraries), tuple(needs), frozenset(names), "\n".join(kept).strip()
-    )
-
-
-def _check_imports(name: str, tree: ast.Module) -> None:
-    """Raise ValueError for an import of the product in a form, or at a place, that the file cannot have."""
-    expressible = [
-        node
-        for node in (*_statements(tree.body), *_type_imports(tree.body))
-        if _needed(node) is not None
-    ]
+    own = [*_statements(tree.body)]
+    typing = [node for node in own if _is_for_type_checkers(node)]
+    # The file contains neither what is inside `if TYPE_CHECKING:` nor what that imports.
+    expressible = [*own, *(one for node in typing for one in getattr(node, "body", ()))]
     for node in ast.walk(tree):
-        if _is_ours(node) and node not in expressible:
+        if not isinstance(node, ast.Import | ast.ImportFrom) or not _is_ours(node):
+            continue
+        if node not in expressible or not _is_plain(node):
             raise ValueError(
                 f"{_path(name)}:{node.lineno}: write `from {PACKAGE}.MODULE import NAME`"
             )
+    ours = [node for node in own if isinstance(node, ast.ImportFrom) and _is_ours(node)]
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    libraries = (_libraries(name, node) for node in imports if node not in ours)
+    dropped = [*typing, *ours, *imports]
+    kept = (node for node in own if node not in dropped)
+    hidden = {line for node in dropped for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    lines = (line for number, line in enumerate(source.split("\n"), 1) if number not in hidden)
+    return _Module(
+        name,
+        frozenset().union(*libraries),
+        tuple(str(node.module) for node in ours),
+        frozenset().union(*map(_defined, kept)),
+        "\n".join(lines).strip(),
+    )
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -149,32 +136,18 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _statements((*node.body, *node.orelse))
 
 
-def _type_imports(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Return the statements inside `if TYPE_CHECKING:`. The file contains neither them nor what they import."""
-    for node in body:
-        if isinstance(node, ast.If) and _is_for_type_checkers(node):
-            yield from node.body
-
-
-def _needed(node: ast.stmt) -> str | None:
-    """Return the module of the agent, or the shared one, that a `from ... import` imports from, or None."""
-    if not isinstance(node, ast.ImportFrom) or any(alias.asname for alias in node.names):
-        return None
-    module = node.module or ""
-    return module if module.startswith(f"{PACKAGE}.") or module == SHARED else None
-
-
-def _is_ours(node: ast.AST) -> TypeGuard[ast.Import | ast.ImportFrom]:
+def _is_ours(node: ast.Import | ast.ImportFrom) -> bool:
     """Return whether this imports anything of the product, in whichever form."""
     if isinstance(node, ast.ImportFrom):
         return node.level > 0 or (node.module or "").partition(".")[0] == "autoscaler"
-    if isinstance(node, ast.Import):
-        return any(alias.name.partition(".")[0] == "autoscaler" for alias in node.names)
-    return False
+    return any(alias.name.partition(".")[0] == "autoscaler" for alias in node.names)
 
 
-def _is_future(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+def _is_plain(node: ast.Import | ast.ImportFrom) -> bool:
+    """Return whether this imports names from a module of the agent, or the shared one, as they are there."""
+    if not isinstance(node, ast.ImportFrom) or any(alias.asname for alias in node.names):
+        return False
+    return (node.module or "").startswith(f"{PACKAGE}.") or node.module == SHARED
 
 
 def _is_for_type_checkers(node: ast.stmt) -> bool:
@@ -186,6 +159,8 @@ def _is_for_type_checkers(node: ast.stmt) -> bool:
 
 def _libraries(name: str, node: ast.Import | ast.ImportFrom) -> set[str]:
     """Return the modules that an import names. Raises ValueError unless it is a plain `import`."""
+    if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+        return set()
     if isinstance(node, ast.ImportFrom) or any(alias.asname for alias in node.names):
         raise ValueError(f"{_path(name)}:{node.lineno}: write `import MODULE`, so that names agree")
     return {alias.name for alias in node.names}

@@ -5,9 +5,9 @@ from autoscaler.console.assets import read_assets
 from autoscaler.console.links import GitHubPages
 from autoscaler.console.pages import Pages
 from autoscaler.controller.intake.deliveries import Intake
+from autoscaler.controller.operators.answers import FleetQueries
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.fleet_queries import FleetQueries
-from autoscaler.controller.ports.telemetry import DeliveryTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.webhook import verify_signature
 from autoscaler.model.operators import Operator
 from autoscaler.server.operators.console import ConsoleEndpoint
@@ -16,7 +16,7 @@ from autoscaler.server.webhook import WebhookEndpoint
 
 
 def webhook_endpoint(
-    configuration: config.Configuration, intake: Intake, clock: Clock, telemetry: DeliveryTelemetry
+    configuration: config.Configuration, intake: Intake, clock: Clock, telemetry: Telemetry
 ) -> WebhookEndpoint:
     """Create the endpoint of /webhook. Raises ConfigurationError."""
     secrets = [one.get_secret_value() for one in config.read_webhook_secrets(configuration)]

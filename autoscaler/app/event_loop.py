@@ -17,7 +17,7 @@ import asyncio
 import gc
 from typing import Final
 
-from autoscaler.controller.ports.telemetry import LagTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.identifiers import Seconds
 
 FREEZE_EVERY: Seconds = 60.0
@@ -50,7 +50,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-async def report_lag(telemetry: LagTelemetry) -> None:
+async def report_lag(telemetry: Telemetry) -> None:
     """Report how late the running loop runs its timers, until cancelled.
 
     The metric is the longest lag of the last one to two windows.

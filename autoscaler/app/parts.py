@@ -11,7 +11,6 @@ import structlog
 
 from autoscaler import config
 from autoscaler.app.agent_file import build_agent
-from autoscaler.app.changes import Change
 from autoscaler.app.endpoints import console_endpoint, token_file, webhook_endpoint
 from autoscaler.app.event_loop import keep_out_of_collections, report_lag
 from autoscaler.app.process import (
@@ -25,7 +24,6 @@ from autoscaler.app.translation import (
     catalogue,
     github_settings,
     health_check_parameters,
-    label_values,
     server_settings,
 )
 from autoscaler.controller.composition import Controller, Ports, Settings
@@ -35,13 +33,13 @@ from autoscaler.controller.ports.operator_requests import (
     RefusedConfigurationError,
 )
 from autoscaler.controller.ports.provider import Provider, ProviderContext, ProviderFactory
-from autoscaler.controller.ports.store import SavedState, StoreError
+from autoscaler.controller.ports.store import SavedState, Store, StoreError
 from autoscaler.controller.ports.telemetry import TraceTelemetry
 from autoscaler.controller.reconciler import Pace
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
-from autoscaler.model.identifiers import ProviderName, Seconds
+from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.operators import OperatorName
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
 from autoscaler.observability.metrics import PrometheusTelemetry
@@ -52,7 +50,6 @@ from autoscaler.server.listening.serving import Endpoint, Serving
 from autoscaler.server.machines.bootstrap import BootstrapEndpoint
 from autoscaler.server.operators.admin import AdminEndpoint
 from autoscaler.server.tokens import WrongTokens
-from autoscaler.store.opening import OpenedStore
 
 HUNG_AFTER: Seconds = 60.0
 """After this time (real time) without a pass of the control loop, /healthz fails."""
@@ -74,7 +71,7 @@ class Parts:
         self,
         configuration: config.Configuration,
         clock: SystemClock,
-        store: OpenedStore,
+        store: Store,
         saved: SavedState,
         factories: Mapping[ProviderName, ProviderFactory],
         registered: tuple[str, ...],
@@ -86,15 +83,16 @@ class Parts:
         `kept` has the listening sockets, if the controller starts again within its process.
         """
         kinds = provider_kinds(registered)
-        self._in_use = InUse(configuration, health_check_parameters(configuration, kinds))
+        self.in_use = InUse(configuration, health_check_parameters(configuration, kinds))
         self._clock = clock
         self._pacing = SystemClock()
         self._reloads: set[asyncio.Task[None]] = set()
-        labels = label_values(configuration.settings)
+        settings = configuration.settings
         self._telemetry = PrometheusTelemetry(
-            *labels,
+            map(SkuName, settings.skus),
+            map(ProviderName, settings.providers),
             version("gpu-runner-autoscaler"),
-            configuration.settings.metrics.repositories,
+            settings.metrics.repositories,
             now=clock.now,
         )
         agent = build_agent()
@@ -111,19 +109,19 @@ class Parts:
         self.providers = {
             name: _made(name, factory, context) for name, factory in factories.items()
         }
-        self._controller = Controller(self._ports(store), self._settings(), saved.installations)
-        self._reloading = Reloading(
-            self._in_use,
+        self.controller = Controller(self._ports(store), self._settings(), saved.installations)
+        self.reloading = Reloading(
+            self.in_use,
             self.providers,
             context,
-            self._controller.reconfiguration,
+            self.controller.reconfiguration,
             self._telemetry.use_skus,
-            self._controller.reconciler,
+            self.controller.reconciler,
             registered,
         )
         self.serving = self._make_serving(agent, kept)
 
-    def _ports(self, store: OpenedStore) -> Ports:
+    def _ports(self, store: Store) -> Ports:
         return Ports(
             clock=self._clock,
             pacing=self._pacing,
@@ -131,7 +129,6 @@ class Parts:
             ids=RandomIds(),
             telemetry=self._telemetry,
             store=store,
-            readings=store,
             github=self.github,
             lists=self.github.lists,
             reruns=self.github.reruns,
@@ -142,15 +139,15 @@ class Parts:
         )
 
     def _settings(self) -> Settings:
-        file = self._in_use.configuration.sqlite_file()
+        file = self.in_use.configuration.sqlite_file()
         sizes = [] if file is None else [partial(report_store_size, file, self._telemetry)]
         return Settings(
             catalogue=lambda installations, opened: catalogue(
-                self._in_use.configuration, installations, opened, self.providers
+                self.in_use.configuration, installations, opened, self.providers
             ),
-            health_checks=self._in_use.health_checks,
+            health_checks=self.in_use.health_checks,
             parse=parse_workflow_job,
-            wait_objectives=self._in_use.configuration.settings.metrics.wait_objectives
+            wait_objectives=self.in_use.configuration.settings.metrics.wait_objectives
             or DEFAULT_OBJECTIVES,
             pace=Pace(),
             refuse=log_refused_transition,
@@ -162,10 +159,6 @@ class Parts:
             ),
         )
 
-    async def resume(self, saved: SavedState) -> None:
-        """Continue from the records of the earlier process. Raises StoreError."""
-        await self._controller.resume(saved)
-
     def heed(self, signals: Signals) -> None:
         """Make SIGTERM and SIGINT end `run`, and SIGHUP reload the configuration.
 
@@ -173,85 +166,66 @@ class Parts:
         """
 
         def reload() -> None:
-            if self._controller.reconciler.stopping:
+            if self.controller.reconciler.stopping:
                 signals.reload_later()
                 return
             task = asyncio.get_running_loop().create_task(self._reload(signals))
             self._reloads.add(task)
             task.add_done_callback(self._reloads.discard)
 
-        signals.use(self._controller.reconciler.stop, reload)
-
-    @property
-    def restarts(self) -> bool:
-        """Whether a reload stopped the controller, so that it starts again."""
-        return self._reloading.restarts
-
-    @property
-    def configuration(self) -> config.Configuration:
-        """The configuration in use, with what reloads have changed."""
-        return self._in_use.configuration
-
-    def decide(self) -> Change | None:
-        """After `finish`, return the change to start again with: see `Reloading.decide`."""
-        return self._reloading.decide()
-
-    async def note_reload(self, change: Change) -> None:
-        """Record the change with which the controller was started. Raises StoreError."""
-        await self._controller.reconfiguration.note_reload(change.by, change.keys)
-        _log.warning("configuration_reloaded", by=change.by, changed=list(change.keys))
+        signals.use(self.controller.reconciler.stop, reload)
 
     async def _reload(self, signals: Signals) -> None:
         # The log has why a file is refused. After a StoreError, the control loop raises one, too.
         with suppress(RefusedConfigurationError, StoreError):
             try:
-                await self._reloading.reload(by=OperatorName("SIGHUP"))
+                await self.reloading.reload(by=OperatorName("SIGHUP"))
             except ControllerStopsError:
                 signals.reload_later()
 
     async def run(self) -> None:
         """Run the control loop until a signal or a failure, which is raised."""
-        await self._controller.reconciler.run()
-        if self._controller.crashes:
-            raise BaseExceptionGroup("a background task failed", self._controller.crashes)
+        await self.controller.reconciler.run()
+        if self.controller.crashes:
+            raise BaseExceptionGroup("a background task failed", self.controller.crashes)
 
     async def finish(self) -> None:
         """Finish requests in flight, those of machines first, and store the results."""
-        _log.info("shutdown_started", in_flight=len(self._controller.effects))
-        self._controller.bootstrap.shut_down()
-        if self._reloading.restarts:
+        _log.info("shutdown_started", in_flight=len(self.controller.effects))
+        self.controller.bootstrap.shut_down()
+        if self.reloading.restarts:
             self.serving.keep_listening()
         await self.serving.stop()
-        await self._controller.reconciler.drain(FINISH_WITHIN)
+        await self.controller.reconciler.drain(FINISH_WITHIN)
 
     def _make_serving(self, agent: bytes, kept: KeptSockets) -> Serving:
         webhook = webhook_endpoint(
-            self._in_use.configuration, self._controller.intake, self._clock, self._telemetry
+            self.in_use.configuration, self.controller.intake, self._clock, self._telemetry
         )
-        earlier = keep_agent_beside(self._in_use.configuration.sqlite_file(), agent)
+        earlier = keep_agent_beside(self.in_use.configuration.sqlite_file(), agent)
         tokens = [
-            one.get_secret_value() for one in config.read_metrics_tokens(self._in_use.configuration)
+            one.get_secret_value() for one in config.read_metrics_tokens(self.in_use.configuration)
         ]
         others: list[Endpoint] = [
-            BootstrapEndpoint(self._controller.bootstrap, agent, self._telemetry, earlier=earlier),
+            BootstrapEndpoint(self.controller.bootstrap, agent, self._telemetry, earlier=earlier),
             HealthEndpoint(self._unhealthy, self._unready, self._metrics, tokens),
         ]
-        operators = token_file(self._in_use.configuration)
+        operators = token_file(self.in_use.configuration)
         if operators is not None:
-            queries = self._controller.queries
+            queries = self.controller.queries
             wrong_tokens = WrongTokens(asyncio.get_running_loop().time)
             others += [
                 AdminEndpoint(
-                    self._controller.operator_actions,
-                    self._controller.operator_holds,
+                    self.controller.operator_actions,
+                    self.controller.operator_holds,
                     queries,
-                    self._reloading,
+                    self.reloading,
                     operators.tokens,
                     wrong_tokens,
                 ),
-                console_endpoint(self._in_use.configuration, queries, operators, wrong_tokens),
+                console_endpoint(self.in_use.configuration, queries, operators, wrong_tokens),
             ]
-        settings = server_settings(self._in_use.configuration)
+        settings = server_settings(self.in_use.configuration)
         allowed = settings.within(file_limit())
         if allowed != settings:
             most = allowed.max_connections
@@ -259,13 +233,13 @@ class Parts:
         return Serving(allowed, webhook, others, kept)
 
     def _unhealthy(self) -> list[str]:
-        turned_at = self._controller.reconciler.turned_at
+        turned_at = self.controller.reconciler.turned_at
         if turned_at is None or self._pacing.now() - turned_at < HUNG_AFTER:
             return []
         return [f"the control loop has made no pass for {HUNG_AFTER:g} s"]
 
     def _unready(self) -> list[str]:
-        controller = self._controller
+        controller = self.controller
         unopened = controller.provider_opener.unopened
         reasons = [f"provider {name} could not be opened and listed" for name in unopened]
         if controller.reconciler.turned_at is None:

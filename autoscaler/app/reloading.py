@@ -6,9 +6,9 @@ again within its process.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
@@ -16,14 +16,14 @@ from autoscaler import config
 from autoscaler.app.changes import Change, log_refusal, log_warnings, lost_machines
 from autoscaler.app.planned_file import (
     as_reloaded,
+    refuse_large,
     refuse_many_offerings,
-    refuse_many_ready,
-    refuse_many_skus,
 )
 from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import catalogue, health_check_parameters, provider_factories
 from autoscaler.config.changed_keys import changed_keys, is_applied_live, shown
 from autoscaler.config.problems import KeyPath
+from autoscaler.controller.operators.reconfiguration import Reconfiguration
 from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.operator_requests import (
     ControllerStopsError,
@@ -33,57 +33,17 @@ from autoscaler.controller.ports.operator_requests import (
     Reloaded,
 )
 from autoscaler.controller.ports.provider import Provider, ProviderContext
+from autoscaler.controller.reconciler import Reconciler
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.operators import OperatorName
 from autoscaler.model.wording import counted
 from autoscaler.providers.registry import provider_kinds
-from autoscaler.views.preview import Preview
 
 Remake = Callable[[Provider], Provider]
 """Makes a provider with other SKUs from a running one: see `ProviderFactory.remake`."""
 
 _log = structlog.get_logger(__name__)
-
-
-class Reconfigurable(Protocol):
-    """The part of a controller that uses a changed configuration."""
-
-    @property
-    def opened(self) -> Collection[ProviderName]:
-        """The providers whose offerings are in use."""
-
-    @property
-    def catalogue(self) -> Catalogue:
-        """The catalogue in use."""
-
-    async def read_providers_again(self) -> None:
-        """Read what new SKUs need from the open providers, and use it."""
-
-    async def change_catalogue(
-        self, changed: Catalogue, by: OperatorName, keys: Sequence[str]
-    ) -> int:
-        """Use another catalogue before the first await. Return how many jobs have other SKUs since.
-
-        On return, the history has who (`by`) changed which keys. Raises: StoreError.
-        """
-
-    async def preview(self, changed: Catalogue) -> Preview:
-        """Return what the planner would do with another catalogue."""
-
-    def machines_at(self, provider: ProviderName | None) -> int:
-        """Return how many machines a provider has, or all providers (None), with those that launch."""
-
-
-class Loop(Protocol):
-    """The part of a controller that stops it."""
-
-    @property
-    def stopping(self) -> bool:
-        """Whether `stop` was called."""
-
-    def stop(self) -> None:
-        """Have the controller stop."""
 
 
 @dataclass(slots=True)
@@ -102,9 +62,9 @@ class Reloading:
         in_use: InUse,
         providers: MutableMapping[ProviderName, Provider],
         context: ProviderContext,
-        controller: Reconfigurable,
+        controller: Reconfiguration,
         use_skus: Callable[[Iterable[SkuName]], None],
-        loop: Loop,
+        loop: Reconciler,
         registered: tuple[str, ...],
     ) -> None:
         """`use_skus` gets the names of all SKUs, for metrics. `registered` are lines of the registry.
@@ -158,13 +118,14 @@ class Reloading:
         return await asyncio.shield(self._planning)
 
     async def _plan_against(self, content: bytes) -> PlanAgainst:
-        new = await asyncio.to_thread(self._load_sent, content)
-        paths = await asyncio.to_thread(self._changed, new)
-        reloaded = await asyncio.to_thread(as_reloaded, self._in_use.configuration, new)
-        remakes = await asyncio.to_thread(self._remakes, reloaded)
-        remade = self._remade(remakes)
-        found = await asyncio.to_thread(self._catalogue, reloaded, remade)
-        refuse_many_offerings(new, found)
+        with _refusals():
+            new = await asyncio.to_thread(self._load_sent, content)
+            paths = await asyncio.to_thread(self._changed, new)
+            reloaded = await asyncio.to_thread(as_reloaded, self._in_use.configuration, new)
+            remakes = await asyncio.to_thread(self._remakes, reloaded)
+            remade = self._remade(remakes)
+            found = await asyncio.to_thread(self._catalogue, reloaded, remade)
+            refuse_many_offerings(new, found)
         preview = await self._controller.preview(found)
         live = [path for path in paths if is_applied_live(path)]
         others = [path for path in paths if not is_applied_live(path)]
@@ -174,7 +135,8 @@ class Reloading:
     async def _reload_alone(self, by: OperatorName) -> Reloaded:
         async with self._one_reload_at_a_time:
             try:
-                return await self._reload(by)
+                with _refusals():
+                    return await self._reload(by)
             except RefusedConfigurationError as error:
                 log_refusal(by, error.problems)
                 raise
@@ -185,7 +147,9 @@ class Reloading:
         new = await asyncio.to_thread(self._load, None)
         paths = await asyncio.to_thread(self._changed, new)
         # A controller that starts again makes these anew: here they find more problems before it stops.
-        health_checks = await asyncio.to_thread(self._health_checks, new)
+        health_checks = await asyncio.to_thread(
+            health_check_parameters, new, provider_kinds(self._registered)
+        )
         remakes = await asyncio.to_thread(self._remakes, new)
         if not all(is_applied_live(path) for path in paths):
             return self._start_again(Change(new, by, tuple(paths)))
@@ -231,31 +195,20 @@ class Reloading:
         return lost_machines(before, new, paths, machines_at)
 
     def _load(self, content: bytes | None) -> config.Configuration:
-        """Check fleet.yaml, or this text in its place. Raises RefusedConfigurationError."""
+        """Check fleet.yaml, or this text in its place. Raises ConfigurationError."""
         path, files = self._in_use.configuration.path, content is None
-        try:
-            return load_for_service(
-                path, files=files, try_store=False, providers=self._registered, content=content
-            )
-        except config.ConfigurationError as error:
-            raise RefusedConfigurationError([str(one) for one in error.problems]) from None
+        return load_for_service(
+            path, files=files, try_store=False, providers=self._registered, content=content
+        )
 
     def _load_sent(self, content: bytes) -> config.Configuration:
-        """Check a text that is to be planned with. Raises RefusedConfigurationError."""
+        """Check a text that is to be planned with. Raises ConfigurationError."""
         new = self._load(content)
-        refuse_many_skus(new)
-        refuse_many_ready(new)
+        refuse_large(new)
         return new
 
     def _changed(self, new: config.Configuration) -> list[KeyPath]:
         return changed_keys(self._in_use.configuration.settings, new.settings)
-
-    def _health_checks(self, new: config.Configuration) -> dict[SkuName, HealthChecks]:
-        """Return the parameters of each SKU's health checks. Raises RefusedConfigurationError."""
-        try:
-            return health_check_parameters(new, provider_kinds(self._registered))
-        except config.ConfigurationError as error:
-            raise RefusedConfigurationError([str(one) for one in error.problems]) from None
 
     def _remakes(self, new: config.Configuration) -> dict[ProviderName, Remake]:
         """Return what makes each provider with the SKUs of a configuration.
@@ -284,3 +237,12 @@ class Reloading:
     ) -> Catalogue:
         opened = [name for name in self._controller.opened if name in providers]
         return catalogue(new, self._controller.catalogue.installations, opened, providers)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Raise RefusedConfigurationError for a ConfigurationError."""
+    try:
+        yield
+    except config.ConfigurationError as error:
+        raise RefusedConfigurationError([str(one) for one in error.problems]) from None

@@ -88,13 +88,15 @@ async def _serve(
                     continue
                 kept.close()
                 if change is not None:
-                    await parts.note_reload(change)
+                    await parts.controller.reconfiguration.note_reload(change.by, change.keys)
+                    keys = list(change.keys)
+                    _log.warning("configuration_reloaded", by=change.by, changed=keys)
                 parts.heed(signals)
                 await parts.run()
-            if signals.stopped or not parts.restarts:
+            if signals.stopped or not parts.reloading.restarts:
                 return
             signals.use_none()
-            change, earlier = parts.decide(), parts.configuration
+            change, earlier = parts.reloading.decide(), parts.in_use.configuration
             configuration = earlier if change is None else change.configuration
     except asyncio.CancelledError:
         if not signals.stopped:
@@ -138,7 +140,7 @@ async def _start(
     stack.push_async_callback(parts.github.close)
     for provider in parts.providers.values():
         stack.push_async_callback(provider.close)
-    await parts.resume(saved)
+    await parts.controller.resume(saved)
     await stack.enter_async_context(parts.serving)
     stack.push_async_callback(parts.finish)
     _log.info("serving", fleet=configuration.settings.fleet, on=str(parts.serving.address))

@@ -88,36 +88,26 @@ def server_settings(configuration: config.Configuration) -> ServerSettings:
     )
 
 
-def label_values(settings: config.Settings) -> tuple[list[SkuName], list[ProviderName]]:
-    """Return the label values of the metrics: the SKUs and the providers."""
-    skus = [SkuName(name) for name in settings.skus]
-    return skus, [ProviderName(name) for name in settings.providers]
-
-
 def health_check_parameters(
     configuration: config.Configuration, kinds: Sequence[ProviderKind]
 ) -> dict[SkuName, HealthChecks]:
     """Return the parameters of each SKU's health checks: see docs/bootstrap.md. Raises ConfigurationError."""
-    return {
-        name: HealthChecks(parameters, _default_accelerators(configuration.settings, name, kinds))
-        for name, parameters in _parameters(configuration).items()
-    }
-
-
-def _parameters(configuration: config.Configuration) -> dict[SkuName, dict[str, Any]]:
     settings = configuration.settings
     return {
-        SkuName(name): {
-            # Minimum free space: a tenth of the disk, since the image itself takes a part of it.
-            "disk_gb": max(1, (sku.disk_gb or 0) // 10),
-            "clock_skew_s": CLOCK_SKEW,
-            # Does not count against the rate limit (REST API, "Rate limit"). GitHub allows 60 other
-            # requests without a token per hour and address.
-            "github": settings.github.api_url.rstrip("/") + "/rate_limit",
-            **_broker(settings.github.api_url),
-            **({} if sku.accelerator is None else {"accelerator": _plain(sku.accelerator)}),
-            **driver_parameters(configuration, name),
-        }
+        SkuName(name): HealthChecks(
+            {
+                # Minimum free space: a tenth of the disk, since the image itself takes a part of it.
+                "disk_gb": max(1, (sku.disk_gb or 0) // 10),
+                "clock_skew_s": CLOCK_SKEW,
+                # Does not count against the rate limit (REST API, "Rate limit"). GitHub allows 60 other
+                # requests without a token per hour and address.
+                "github": settings.github.api_url.rstrip("/") + "/rate_limit",
+                **_broker(settings.github.api_url),
+                **({} if sku.accelerator is None else {"accelerator": _plain(sku.accelerator)}),
+                **driver_parameters(configuration, name),
+            },
+            _default_accelerators(settings, sku, kinds),
+        )
         for name, sku in settings.skus.items()
     }
 
@@ -138,13 +128,12 @@ def _plain(accelerator: Accelerator) -> dict[str, Any]:
 
 
 def _default_accelerators(
-    settings: config.Settings, name: SkuName, kinds: Sequence[ProviderKind]
+    settings: config.Settings, sku: SkuSettings, kinds: Sequence[ProviderKind]
 ) -> dict[tuple[ProviderName, str], dict[str, Any]]:
     """Return what machines of a SKU without `accelerator` must have, by provider and instance type.
 
     The launch options of a SKU may have types with different numbers of GPUs.
     """
-    sku = settings.skus[name]
     if sku.accelerator is not None or sku.driver is Driver.NONE:
         return {}
     return {

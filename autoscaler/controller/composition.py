@@ -36,7 +36,7 @@ from autoscaler.controller.money.foreign_usage import KeptForeignUsage
 from autoscaler.controller.money.price_refresh import PriceRefresh
 from autoscaler.controller.money.quotas import KeptQuotas
 from autoscaler.controller.operators.actions import OperatorActions
-from autoscaler.controller.operators.answers import FleetAnswers
+from autoscaler.controller.operators.answers import FleetQueries
 from autoscaler.controller.operators.holds import OperatorHoldActions
 from autoscaler.controller.operators.recent_past import RecentPast
 from autoscaler.controller.operators.reconfiguration import Reconfiguration
@@ -45,7 +45,7 @@ from autoscaler.controller.ports.clock import Clock, Ids
 from autoscaler.controller.ports.github import GitHub, Reruns
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
-from autoscaler.controller.ports.store import ReadingCache, SavedState, Store
+from autoscaler.controller.ports.store import SavedState, Store
 from autoscaler.controller.ports.telemetry import Telemetry, TraceTelemetry
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
 from autoscaler.controller.reporting.fleet_counts import report_offerings_on_hold
@@ -82,7 +82,6 @@ class Ports:
     ids: Ids
     telemetry: Telemetry
     store: Store
-    readings: ReadingCache
     github: GitHub
     lists: GitHubLists
     reruns: Reruns
@@ -180,7 +179,7 @@ class Controller:
         self.reconfiguration = Reconfiguration(
             journal, lambda: self._opened, self._read_again, self._use_offerings
         )
-        self.queries = FleetAnswers(
+        self.queries = FleetQueries(
             journal,
             ports.store,
             providers,
@@ -194,17 +193,15 @@ class Controller:
         """Create each part that has tasks of its own. Return the tasks, which run beside the control loop."""
         ports, journal = self._ports, self.journal
         clock, background, telemetry = ports.clock, ports.background, ports.telemetry
-        providers, readings = ports.providers, ports.readings
+        providers, store = ports.providers, ports.store
         notices = {
             name: queue
             for name, one in providers.items()
             if (queue := one.capabilities.notices) is not None
         }
-        self.price_refresh = PriceRefresh(
-            providers, readings, self._use_new_prices, telemetry, clock
-        )
-        self.quotas = KeptQuotas(journal, providers, readings, telemetry, clock)
-        self.foreign_usage = KeptForeignUsage(journal, providers, readings)
+        self.price_refresh = PriceRefresh(providers, store, self._use_new_prices, telemetry, clock)
+        self.quotas = KeptQuotas(journal, providers, store, telemetry, clock)
+        self.foreign_usage = KeptForeignUsage(journal, providers, store)
         self.machine_lists = MachineLists(journal, providers, clock, self.foreign_usage.save)
         self.redelivery = Redelivery(ports.github, ports.store, clock)
         self.provider_opener = ProviderOpener(

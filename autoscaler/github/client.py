@@ -22,7 +22,7 @@ from autoscaler.controller.ports.github import (
     RunnerExistsError,
     github_errors,
 )
-from autoscaler.controller.ports.telemetry import GitHubTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.apps.authentication import App, Installation
 from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.apps.targets import Target, target_of_repository, target_of_scope
@@ -77,7 +77,7 @@ class GitHubClient:
         self,
         settings: GitHubSettings,
         clock: Clock,
-        telemetry: GitHubTelemetry,
+        telemetry: Telemetry,
         token_clock: Clock | None = None,
         wall: Callable[[], Instant] | None = None,
     ) -> None:

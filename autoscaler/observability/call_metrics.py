@@ -6,6 +6,7 @@ from typing import Any
 
 from prometheus_client import Counter, Histogram
 
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
@@ -67,7 +68,7 @@ def sets(gauge: str, *labels: str, least: float = 0.0) -> Callable[..., None]:
     return report
 
 
-class CallMetrics(WatchedSeries):
+class CallMetrics(WatchedSeries, Telemetry):
     """Reports what the controller calls, and who calls the controller."""
 
     def __init__(

@@ -17,7 +17,7 @@ from multidict import MultiMapping
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Delivery, StoreError
-from autoscaler.controller.ports.telemetry import DeliveryTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Seconds
 from autoscaler.server.bodies import MEBIBYTE, Bodies, BodyRefusedError
@@ -117,7 +117,7 @@ class WebhookEndpoint:
         verify: Verify,
         accept: Accept,
         clock: Clock,
-        telemetry: DeliveryTelemetry,
+        telemetry: Telemetry,
         limits: WebhookLimits | None = None,
     ) -> None:
         self._verify = verify

@@ -4,18 +4,13 @@ A `sqlite:` URL has three slashes before a relative path and four before an abso
 """
 
 from pathlib import Path
-from typing import Protocol
 
-from autoscaler.controller.ports.store import ReadingCache, Store, StoreError
+from autoscaler.controller.ports.store import Store, StoreError
 
 _SQLITE = "sqlite:///"
 
 
-class OpenedStore(Store, ReadingCache, Protocol):
-    """A store that also keeps the providers' readings, in one database."""
-
-
-async def open_store(url: str) -> OpenedStore:
+async def open_store(url: str) -> Store:
     """Open the store that `url` names.
 
     Raises: StoreError, without the URL's password.

@@ -120,7 +120,7 @@ class SqliteStore:
         return gone
 
     async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
-        """See `ReadingCache.load_readings`."""
+        """See `Store.load_readings`."""
         return await self._transact(
             lambda connection: statements.read_readings(connection, provider, kind)
         )
@@ -128,7 +128,7 @@ class SqliteStore:
     async def save_readings(
         self, provider: ProviderName, kind: ReadingKind, readings: Sequence[Reading]
     ) -> None:
-        """See `ReadingCache.save_readings`."""
+        """See `Store.save_readings`."""
         rows = statements.reading_rows(provider, kind, readings)
         await self._transact(
             lambda connection: statements.replace_readings(connection, provider, kind, rows)

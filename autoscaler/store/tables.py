@@ -108,7 +108,7 @@ readings = Table(
     Column("value", Double, nullable=False),
     Column("read_at", Double, nullable=False),
 )
-"""The latest prices, quotas and sums of foreign machines of the providers (see `ReadingCache`)."""
+"""The latest prices, quotas and sums of foreign machines of the providers (see `Store.save_readings`)."""
 
 meta = Table(
     "meta",

@@ -90,7 +90,7 @@ def under(fleet: Fleet, demand: LedgerState) -> Fleet:
         disputed=demand.disputed,
         unadmitted=demand.unadmitted,
         unmatched=demand.unmatched,
-        queues_by_repository=demand.counters.queues_by_repository,
+        queues_by_repository=demand.queues_by_repository,
         registrations={**fleet.registrations, **dict.fromkeys(accounts, burst)},
     )
 

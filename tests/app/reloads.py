@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from autoscaler.app.reloading import InUse, Reloading
+from autoscaler.controller.operators.reconfiguration import Reconfiguration
 from autoscaler.controller.ports.operator_requests import Reloaded
 from autoscaler.controller.ports.provider import Provider
+from autoscaler.controller.reconciler import Reconciler
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
 from autoscaler.model.operators import OperatorName
@@ -27,10 +29,10 @@ ALICE, BOB = OperatorName("alice"), OperatorName("bob")
 
 
 @dataclass
-class Parts:
+class Parts(Reconfiguration):
     """The parts of a controller that a reload changes."""
 
-    catalogue: Catalogue
+    used: Catalogue
     opened: Collection[ProviderName] = (ProviderName("east"), ProviderName("west"))
     read_again: int = 0
     history: list[tuple[OperatorName, tuple[str, ...]]] = field(default_factory=list)
@@ -46,6 +48,10 @@ class Parts:
     def __post_init__(self) -> None:
         self.answers.set()
 
+    @property
+    def catalogue(self) -> Catalogue:
+        return self.used
+
     async def read_providers_again(self) -> None:
         await self.answers.wait()
         self.read_again += 1
@@ -53,7 +59,7 @@ class Parts:
     async def change_catalogue(
         self, changed: Catalogue, by: OperatorName, keys: Sequence[str]
     ) -> int:
-        self.catalogue = changed
+        self.used = changed
         self.history.append((by, tuple(keys)))
         self.changed.set()
         return 3
@@ -69,7 +75,7 @@ class Parts:
 
 
 @dataclass
-class Loop:
+class Loop(Reconciler):
     """What stops the controller."""
 
     stopping: bool = False

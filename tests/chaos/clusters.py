@@ -11,6 +11,7 @@ from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,
     ProviderError,
 )
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.machines.failures import FailureClass
@@ -26,7 +27,6 @@ from autoscaler.simulator.world.cluster.api_server import (
 )
 from autoscaler.simulator.world.cluster.pod_lists import PodLists
 from autoscaler.simulator.world.cluster.pods import SimulatedCluster
-from autoscaler.simulator.world.controller.no_telemetry import NoTelemetry
 
 
 class Connection:
@@ -106,7 +106,7 @@ class WorldProvider(KubernetesProvider):
         clock: Clock,
         cluster: SimulatedCluster,
     ) -> None:
-        super().__init__(settings, NoTelemetry(), clock, Connection(cluster))
+        super().__init__(settings, Telemetry(), clock, Connection(cluster))
         self._cluster = cluster
         timeout = settings.pending_timeout if settings.provisioner else 0.0
         self._lists = PodLists(cluster, clock, timeout)

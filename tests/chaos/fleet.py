@@ -1,5 +1,6 @@
 """The fleet of the chaos runs: four SKUs and two providers, with tight limits."""
 
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import (
     Access,
@@ -18,7 +19,6 @@ from autoscaler.model.catalogue import (
     Sku,
 )
 from autoscaler.model.identifiers import Installations, ProviderName, SkuName
-from autoscaler.simulator.world.controller.no_telemetry import NoTelemetry
 from autoscaler.simulator.world.controller.store import INSTALLATION
 from autoscaler.simulator.world.setting import Setting
 
@@ -112,6 +112,6 @@ SETTING = Setting(
     catalogue=CATALOGUE,
     quota=QUOTA,
     boot={SkuName("gpu"): 40.0, SkuName("big"): 90.0, SkuName("cpu"): 25.0, SkuName("arm"): 30.0},
-    telemetry=NoTelemetry(),
+    telemetry=Telemetry(),
     pace=Pace(batch_idle=0.035, batch_max=1.0, tick=30.0),
 )

@@ -51,7 +51,6 @@ from tests.controller.controllers import PACE, parse
 from tests.controller.fakes import RecordingTelemetry, SequentialIds
 from tests.controller.fakes_github import ScriptedGitHub
 from tests.controller.fakes_lists import FakeLists
-from tests.controller.fakes_readings import FakeReadings
 from tests.controller.fakes_store import FakeStore
 from tests.patience import PATIENCE
 
@@ -154,7 +153,6 @@ class Fleet:
             ids=SequentialIds(),
             telemetry=RecordingTelemetry(),
             store=self.store,
-            readings=FakeReadings(),
             github=self.github,
             lists=FakeLists(self.clock.now, steady=0.0),
             reruns=self.reruns,

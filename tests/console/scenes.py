@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autoscaler.controller.composition import Settings
-from autoscaler.controller.operators.answers import FleetAnswers
+from autoscaler.controller.operators.answers import FleetQueries
 from autoscaler.controller.ports.bootstrap import Assigned, BootstrapRefusedError
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.controller.reconciler import Pace
@@ -128,7 +128,7 @@ class Scene:
         self._pushes = 0
 
     @property
-    def queries(self) -> FleetAnswers:
+    def queries(self) -> FleetQueries:
         """The answers about the fleet, as of the end of the scene."""
         return self.controller.queries
 

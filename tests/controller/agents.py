@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from autoscaler.controller.ports.bootstrap import Assigned, BootstrapRefusedError, StayReady
+from autoscaler.controller.ports.bootstrap import Assigned, BootstrapRefusedError
 from autoscaler.model.identifiers import JobId, MachineId, RunnerName, Seconds
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.jobs.runners import Runner
@@ -44,7 +44,7 @@ class Agent:
         await self.attest()
         await self.health_checks()
 
-    async def poll(self, wait: Seconds = 50.0) -> StayReady | Assigned:
+    async def poll(self, wait: Seconds = 50.0) -> Assigned | None:
         return await self.controller.bootstrap.poll(self.machine, self.nonce, wait)
 
     async def take_assignment(self) -> Assigned:

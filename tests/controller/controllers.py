@@ -33,7 +33,6 @@ from tests.controller.fakes import CrashPoint, RecordingTelemetry, SequentialIds
 from tests.controller.fakes_github import ScriptedGitHub
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.fakes_provider import FakeProvider
-from tests.controller.fakes_readings import FakeReadings
 from tests.controller.fakes_store import FakeStore
 from tests.controller.virtual_time import OWNER, Tasks, VirtualClock
 from tests.planner.fleets import EAST, catalogue
@@ -66,7 +65,6 @@ class World:
     clock: VirtualClock = field(default_factory=VirtualClock)
     ids: SequentialIds = field(default_factory=SequentialIds)
     telemetry: RecordingTelemetry = field(default_factory=RecordingTelemetry)
-    readings: FakeReadings = field(default_factory=FakeReadings)
     lists: FakeLists = field(init=False)
     reruns: Reruns = field(default_factory=FakeReruns)
     wait_objectives: tuple[WaitObjective, ...] = DEFAULT_OBJECTIVES
@@ -85,7 +83,6 @@ class World:
             ids=self.ids,
             telemetry=self.telemetry,
             store=self.store,
-            readings=self.readings,
             github=self.github,
             lists=self.lists,
             reruns=self.reruns,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
 from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
@@ -18,7 +18,7 @@ from autoscaler.simulator.world.controller.ids import SequentialIds as Sequentia
 
 
 @dataclass
-class RecordingTelemetry:
+class RecordingTelemetry(Telemetry):
     """Keeps every call as (method, label values), and the last counts of the fleet."""
 
     runner_deadlines: dict[SkuName, tuple[str, Instant | None]] = field(default_factory=dict)

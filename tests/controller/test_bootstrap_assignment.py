@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.machines.attestation import ANSWERED_WITHIN
-from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError, StayReady
+from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.controller.ports.provider_errors import ProviderError
@@ -325,7 +325,7 @@ async def test_a_registration_that_ends_while_its_machine_is_protected_is_not_se
 
     controller.world.east.on_protect = completed
     agent_gets = await agent.poll(0.0)
-    assert isinstance(agent_gets, StayReady)
+    assert agent_gets is None
     assert controller.state.runners[name].configuration_sent_at is None
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from autoscaler.controller.ports.bootstrap import Assigned, StayReady
+from autoscaler.controller.ports.bootstrap import Assigned
 from autoscaler.model.jobs.job import JobState
 from tests.controller.agents import assigned_machine, launched, refusal, runner_of, say
 from tests.controller.controllers import World, cancelled
@@ -65,7 +65,7 @@ async def test_a_poll_without_an_assignment_ends_after_its_time_and_keeps_the_ma
     controller, (agent,) = await launched(world)
     await agent.make_ready()
     began = world.clock.now()
-    assert isinstance(await agent.poll(wait=50.0), StayReady)
+    assert await agent.poll(wait=50.0) is None
     assert world.clock.now() - began == pytest.approx(50.0, abs=0.01)
     assert controller.only_machine().work.last_seen == pytest.approx(world.clock.now(), abs=0.01)
 
@@ -161,7 +161,7 @@ async def test_a_shutdown_answers_every_poll_at_once() -> None:
     await asyncio.sleep(1.0)
     began = world.clock.now()
     controller.bootstrap.shut_down()
-    assert isinstance(await poll, StayReady)
+    assert await poll is None
     assert world.clock.now() - began < 0.1
 
 

@@ -73,7 +73,7 @@ async def test_foreign_machines_count_before_their_provider_is_listed(known: Cat
     world = world_with_theirs(known)
     began_at = world.clock.now()
     await started(world, EAST, WEST)
-    for reading in world.readings.kept[EAST, ReadingKind.FOREIGN_USAGE]:
+    for reading in world.store.readings[EAST, ReadingKind.FOREIGN_USAGE]:
         assert began_at < reading.read_at <= world.clock.now()
     world.east.list_script.append(DOWN)
     again = await started(world, WEST)
@@ -101,26 +101,26 @@ async def test_foreign_machines_are_counted_once_after_their_provider_is_listed(
 async def test_an_incomplete_listing_does_not_end_the_stored_count() -> None:
     world = world_with_theirs(in_west(Limits(machines=1)))
     await started(world, EAST, WEST)
-    kept = dict(world.readings.kept)
+    kept = dict(world.store.readings)
     del world.east.instances[THEIRS]
     world.east.list_script.append(DOWN)
     again = Controller(world)
     await again.resume()
     assert not await again.machine_lists.list_machines(EAST)
     assert again.journal.fleet().usage.machines == 1
-    assert world.readings.kept == kept
+    assert world.store.readings == kept
 
 
 @on_virtual_time
 async def test_foreign_machines_are_stored_again_only_after_a_change() -> None:
     world = world_with_theirs(in_west(Limits()))
     controller = await started(world, EAST)
-    world.readings.broken = True
+    world.store.readings_broken = True
     await controller.machine_lists.list_machines(EAST)
     del world.east.instances[THEIRS]
     with pytest.raises(StoreError):
         await controller.machine_lists.list_machines(EAST)
-    world.readings.broken = False
+    world.store.readings_broken = False
     again = await started(world, EAST)
     assert again.journal.fleet().usage.machines == 0
     third = await started(world)

@@ -7,7 +7,6 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.ports.bootstrap import StayReady
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.reconciler import failure_of
 from autoscaler.model.catalogue import LaunchRate, Rate
@@ -309,7 +308,7 @@ async def test_after_a_start_a_ready_machine_is_assigned_only_after_a_poll() -> 
     await successor.turn()
     assert world.github.registered == [], "not assigned on the word of a table"
     assert len(world.east.running) == 1, "and believed for a while before another is launched"
-    assert isinstance(await agent.poll(wait=0.0), StayReady)
+    assert await agent.poll(wait=0.0) is None
     await successor.turn()
     assigned = await agent.take_assignment()
     assert world.github.registered == [assigned.runner]
@@ -331,7 +330,7 @@ async def test_a_registration_whose_jit_configuration_was_lost_in_a_restart_is_r
     successor = Controller(world)
     await successor.resume()
     agent.controller = successor
-    assert isinstance(await agent.poll(wait=0.0), StayReady)
+    assert await agent.poll(wait=0.0) is None
     await successor.turn()
     assert world.github.deleted == [lost]
     await successor.turn()
@@ -389,7 +388,7 @@ async def test_a_machine_that_was_ready_during_the_downtime_is_not_terminated_fo
     await asyncio.sleep(60.0)
     now = world.clock.now()
     await successor.journal.record(RunnersListed(now, "org:acme", now, ()))
-    assert isinstance(await again.poll(wait=0.0), StayReady)
+    assert await again.poll(wait=0.0) is None
     await asyncio.sleep(290.0)
     await successor.turn()
     assert world.east.ended == []

@@ -3,10 +3,10 @@
 import pytest
 from structlog.testing import capture_logs
 
+from autoscaler.controller.operators.actions import OperatorActions
 from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.operator_requests import (
     OperatorRequestRefusedError,
-    OperatorRequests,
     RefusalKind,
 )
 from autoscaler.controller.ports.provider import OutcomeUnknownError
@@ -82,7 +82,7 @@ class OperatedController:
 async def test_an_operator_terminates_an_unverified_machine_by_machine_id_or_instance_id() -> None:
     for name in ("x-i-1", "i-1"):
         operated = await OperatedController().open()
-        port: OperatorRequests = operated.operator_actions
+        port: OperatorActions = operated.operator_actions
         assert [one.machine for one in port.unverified()] == ["x-i-1"]
         assert await port.terminate(name, by=ALICE) == "x-i-1"
         assert (
@@ -104,7 +104,7 @@ async def test_an_operator_terminates_an_unverified_machine_by_machine_id_or_ins
 @on_virtual_time
 async def test_a_provider_counts_as_not_listed_until_a_complete_listing_since_the_start() -> None:
     operated = await OperatedController().open()
-    port: OperatorRequests = operated.operator_actions
+    port: OperatorActions = operated.operator_actions
     assert port.providers_not_listed() == []
     await operated.controller.kill()
     operated.world.east.list_script.append(OutcomeUnknownError("half a list"))

@@ -3,8 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
+from autoscaler.controller.operators.holds import OperatorHoldActions
 from autoscaler.controller.ports.operator_requests import (
-    HoldRequests,
     OperatorRequestRefusedError,
     RefusalKind,
 )
@@ -18,7 +18,7 @@ from tests.ledger.builders import ALICE
 from tests.planner.fleets import EAST, catalogue, sku
 
 
-def holds_of(controller: Controller) -> HoldRequests:
+def holds_of(controller: Controller) -> OperatorHoldActions:
     return controller.parts.operator_holds
 
 

@@ -23,7 +23,7 @@ from autoscaler.model.prices_and_quotas import READ_AS, Price, PriceSource, Read
 from tests.controller.controllers import cancelled
 from tests.controller.fakes import RecordingTelemetry
 from tests.controller.fakes_provider import FakeProvider
-from tests.controller.fakes_readings import FakeReadings
+from tests.controller.fakes_store import FakeStore
 from tests.controller.virtual_time import EPOCH, VirtualClock, on_virtual_time
 from tests.planner.fleets import EAST
 
@@ -94,10 +94,10 @@ class Scene:
     def __init__(self, *cached: Price, kinds: Sequence[CapacityType] = (ON_DEMAND, SPOT)) -> None:
         self.clock = VirtualClock()
         self.reader = FakeReader(self.clock, kinds)
-        self.cache = FakeReadings()
+        self.cache = FakeStore()
         for price in cached:
             where = EAST, READ_AS[price.capacity_type]
-            self.cache.kept[where] = (*self.cache.kept.get(where, ()), price.reading())
+            self.cache.readings[where] = (*self.cache.readings.get(where, ()), price.reading())
         self.telemetry = RecordingTelemetry()
         self.changed: list[CapacityType] = []
         provider = FakeProvider(EAST)
@@ -135,7 +135,7 @@ async def test_on_demand_prices_are_read_twice_a_day_and_spot_prices_every_hour(
     assert [round(at / day) for at in scene.read_at(ON_DEMAND)] == [0, 1]
     assert [round(at / hour) for at in scene.read_at(SPOT)] == list(range(24))
     assert scene.changed == [ON_DEMAND, SPOT], "nothing is priced anew for the same price"
-    assert {kind: len(kept) for (_, kind), kept in scene.cache.kept.items()} == {
+    assert {kind: len(kept) for (_, kind), kept in scene.cache.readings.items()} == {
         ReadingKind.ON_DEMAND_PRICE: 1,
         ReadingKind.SPOT_PRICE: 1,
     }
@@ -232,7 +232,7 @@ async def test_known_prices_stay_in_use_while_no_price_can_be_read() -> None:
     assert scene.changed == [ON_DEMAND], "nothing is priced anew for a failure"
     used, source = scene.reader.used[ON_DEMAND, "g5.xlarge"]
     assert (used.dollars_per_hour, source) == (1.3, PriceSource.CACHE)
-    assert scene.cache.kept[EAST, ReadingKind.ON_DEMAND_PRICE][0].value == 1.3
+    assert scene.cache.readings[EAST, ReadingKind.ON_DEMAND_PRICE][0].value == 1.3
     assert [line["hint"] for line in logs if line["event"] == "prices_not_read"] == [None] * 2
 
 
@@ -264,7 +264,7 @@ async def test_a_partial_answer_replaces_only_the_prices_that_it_has() -> None:
     scene.reader.script.append(PriceAnswer((G5,), OutcomeUnknownError("time-out")))
     with capture_logs() as logs:
         await scene.run(AGAIN_FIRST + 5.0)
-    kept = {one.name: one.value for one in scene.cache.kept[EAST, ReadingKind.ON_DEMAND_PRICE]}
+    kept = {one.name: one.value for one in scene.cache.readings[EAST, ReadingKind.ON_DEMAND_PRICE]}
     assert kept == {"g5.xlarge/linux/": 1.1, "g6.xlarge/linux/": 0.8}
     assert scene.reader.dollars() == {(ON_DEMAND, "g5.xlarge"): 1.1, (ON_DEMAND, "g6.xlarge"): 0.8}
     (warned,) = (line for line in logs if line["event"] == "prices_not_read")

@@ -16,7 +16,7 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.prices_and_quotas import QuotaSource, Reading, ReadingKind
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_provider import FakeProvider
-from tests.controller.fakes_readings import FakeReadings
+from tests.controller.fakes_store import FakeStore
 from tests.controller.virtual_time import EPOCH, VirtualClock, on_virtual_time
 from tests.planner.fleets import EAST
 
@@ -79,12 +79,12 @@ class LimitedProvider(FakeProvider):
 class Process:
     """One controller process, as far as quotas are concerned. The world survives it."""
 
-    def __init__(self, world: World, cache: FakeReadings, limits: FakeLimits) -> None:
+    def __init__(self, world: World, cache: FakeStore, limits: FakeLimits) -> None:
         provider = LimitedProvider(account=limits)
         self.cache = cache
         self.provider = provider
         world.providers[EAST] = provider
-        world.readings = cache
+        world.store = cache
         self.controller = Controller(world)
 
     @property
@@ -113,11 +113,11 @@ def events(logs: list[Any], name: str) -> list[Any]:
 )
 @on_virtual_time
 async def test_read_quotas_are_stored_and_survive_a_refusal_after_a_restart() -> None:
-    world, cache = World(), FakeReadings()
+    world, cache = World(), FakeStore()
     first = Process(world, cache, FakeLimits(world.clock, 64.0))
     logs = await first.run(5.0)
     assert first.quotas == {f"east/{G}": 64}
-    (kept,) = cache.kept[EAST, ReadingKind.QUOTA]
+    (kept,) = cache.readings[EAST, ReadingKind.QUOTA]
     assert (kept.name, kept.value) == (G, 64.0)
     assert [line["sources"] for line in events(logs, "quotas_in_use")] == [{"api": 1}]
     await asyncio.sleep(3600.0)
@@ -125,7 +125,7 @@ async def test_read_quotas_are_stored_and_survive_a_refusal_after_a_restart() ->
     again = Process(world, cache, FakeLimits(world.clock, DENIED))
     logs = await again.run(5.0)
     assert again.quotas == {f"east/{G}": 64}
-    assert cache.kept[EAST, ReadingKind.QUOTA] == (kept,), "with the time of the last reading"
+    assert cache.readings[EAST, ReadingKind.QUOTA] == (kept,), "with the time of the last reading"
     (refused,) = events(logs, "quotas_not_read")
     assert "AccessDeniedException" in refused["error"]
     assert refused["hint"] == "mend it", "the provider's own hint"
@@ -136,7 +136,7 @@ async def test_read_quotas_are_stored_and_survive_a_refusal_after_a_restart() ->
 @on_virtual_time
 async def test_unknown_quotas_are_logged() -> None:
     world = World()
-    process = Process(world, FakeReadings(), FakeLimits(world.clock, OutcomeUnknownError("late")))
+    process = Process(world, FakeStore(), FakeLimits(world.clock, OutcomeUnknownError("late")))
     logs = await process.run(5.0)
     assert process.quotas == {}
     (refused,) = events(logs, "quotas_not_read")
@@ -145,7 +145,7 @@ async def test_unknown_quotas_are_logged() -> None:
         None,
         None,
     )
-    assert process.cache.kept == {}
+    assert process.cache.readings == {}
     assert world.telemetry.quotas_reported[-1] == (EAST, {**NONE, QuotaSource.UNKNOWN: 1}, None)
 
 
@@ -154,8 +154,8 @@ NONE = dict.fromkeys(QuotaSource, 0)
 
 @on_virtual_time
 async def test_a_lasting_refusal_is_logged_once_and_its_end_too() -> None:
-    world, cache = World(), FakeReadings()
-    cache.kept[EAST, ReadingKind.QUOTA] = (Reading(G, 32.0, EPOCH - 60.0),)
+    world, cache = World(), FakeStore()
+    cache.readings[EAST, ReadingKind.QUOTA] = (Reading(G, 32.0, EPOCH - 60.0),)
     process = Process(world, cache, FakeLimits(world.clock, DENIED))
     logs = await process.run(3 * UPKEEP_EVERY)
     assert len(events(logs, "quotas_not_read")) == 1
@@ -174,7 +174,7 @@ async def test_a_lasting_refusal_is_logged_once_and_its_end_too() -> None:
 @on_virtual_time
 async def test_another_refusal_is_logged_and_another_wording_is_not() -> None:
     world = World()
-    process = Process(world, FakeReadings(), FakeLimits(world.clock, DENIED))
+    process = Process(world, FakeStore(), FakeLimits(world.clock, DENIED))
     codes = []
     for answer in (
         DENIED,
@@ -190,8 +190,8 @@ async def test_another_refusal_is_logged_and_another_wording_is_not() -> None:
 @on_virtual_time
 async def test_a_refusal_of_quotas_and_machines_is_one_line_with_what_is_in_use() -> None:
     """EC2 needs both for the quotas that are left."""
-    world, cache = World(), FakeReadings()
-    cache.kept[EAST, ReadingKind.QUOTA] = (Reading(G, 32.0, EPOCH - 60.0),)
+    world, cache = World(), FakeStore()
+    cache.readings[EAST, ReadingKind.QUOTA] = (Reading(G, 32.0, EPOCH - 60.0),)
     process = Process(world, cache, FakeLimits(world.clock, OutcomeUnknownError("late")))
     process.provider.quota_script.extend([UNLISTED] * 3)
     logs = await process.run(3 * UPKEEP_EVERY)
@@ -226,8 +226,8 @@ async def test_a_provider_without_stored_quotas_logs_only_a_refusal_and_its_end(
 
 @on_virtual_time
 async def test_a_store_that_cannot_keep_quotas_ends_the_process() -> None:
-    world, cache = World(), FakeReadings()
-    cache.broken = True
+    world, cache = World(), FakeStore()
+    cache.readings_broken = True
     process = Process(world, cache, FakeLimits(world.clock, 64.0))
     with pytest.raises(BaseExceptionGroup) as group:
         await process.run(5.0)

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.identifiers import Instant, Seconds
 
 START: Instant = 1_800_000_000.0
@@ -24,7 +25,7 @@ class ManualClock:
 
 
 @dataclass
-class RememberingTelemetry:
+class RememberingTelemetry(Telemetry):
     """Keeps what the GitHub edge reports."""
 
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 
 
@@ -25,7 +26,7 @@ class ManualClock:
 
 
 @dataclass
-class RememberingTelemetry:
+class RememberingTelemetry(Telemetry):
     """Keeps the calls to providers as (operation, outcome)."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from autoscaler.controller.ports.fleet_queries import UnknownRecordError
+from autoscaler.controller.operators.answers import FleetQueries, UnknownRecordError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, SkuName
@@ -27,7 +27,7 @@ from tests.ledger.builders import World
 
 
 @dataclass
-class AskedWorld:
+class AskedWorld(FleetQueries):
     """Answers about a world of the ledger's tests, with a history and starts that the test gives."""
 
     world: World
@@ -53,10 +53,10 @@ class AskedWorld:
             oldest={
                 sku: self.world.now - at
                 for sku in state.catalogue.skus
-                if (at := state.counters.oldest_queued(sku)) is not None
+                if (at := state.oldest_queued(sku)) is not None
             },
             dollars_per_hour=2.5,
-            unverified=state.counters.unverified,
+            unverified=state.unverified,
             observed=self.observed,
             last_hour=self.hour,
             objectives=self.objectives,

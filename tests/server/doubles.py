@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from autoscaler.controller.machines.bootstrap import BootstrapService
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
     AttestationAnswer,
     BootstrapRefusedError,
-    StayReady,
 )
 from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import (
     Instant,
@@ -26,7 +27,7 @@ NONCE = "0f" * 32
 MACHINE = MachineId("00c0ffee00c0ffee")
 
 
-class CountingTelemetry:
+class CountingTelemetry(Telemetry):
     """A telemetry that counts the calls of the server."""
 
     def __init__(self) -> None:
@@ -91,7 +92,7 @@ def reading(parse: Parse, accept: Accept) -> Accept:
     return take
 
 
-class ScriptedBootstrap:
+class ScriptedBootstrap(BootstrapService):
     """Knows one machine and one nonce. `error` is raised by whatever is asked next, `assignment` given once.
 
     Proofs are being checked while `go_on` is clear, a list is waited for while `listed` is.
@@ -130,7 +131,7 @@ class ScriptedBootstrap:
         nonce: str,
         protocol: int,
         agent: str,
-        checked: Callable[[], None],
+        checked: Callable[[], None] = lambda: None,
     ) -> AttestationAnswer:
         await self._count("attest", provider, proof, nonce, protocol, agent)
         checked()
@@ -149,7 +150,7 @@ class ScriptedBootstrap:
         self._known(machine, nonce)
         await self._count("health-checks", passed, detail, runner_version)
 
-    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayReady | Assigned:
+    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> Assigned | None:
         self._known(machine, nonce)
         await self._count("poll", wait)
         if self.assignment is not None:
@@ -161,7 +162,7 @@ class ScriptedBootstrap:
         except asyncio.CancelledError:
             self.poll_cancelled.set()
             raise
-        return StayReady()
+        return None
 
     async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
         self._known(machine, nonce)

@@ -14,7 +14,6 @@ import aiohttp
 
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
-    Bootstrap,
 )
 from autoscaler.model.identifiers import (
     Address,
@@ -130,7 +129,6 @@ class Backstage:
         self, settings: ServerSettings = LOOPBACK, webhook: WebhookEndpoint | None = None
     ) -> Serving:
         telemetry = self.telemetry
-        bootstrap: Bootstrap = self.bootstrap
         webhook = webhook or WebhookEndpoint(
             verify,
             reading(parse_job, self.inbox.accept),
@@ -139,7 +137,7 @@ class Backstage:
             self.webhook_limits,
         )
         machines = BootstrapEndpoint(
-            bootstrap, AGENT, telemetry, self.bootstrap_limits, self.earlier
+            self.bootstrap, AGENT, telemetry, self.bootstrap_limits, self.earlier
         )
         health = HealthEndpoint(
             lambda: self.unhealthy, lambda: self.unready, self._exposed, *self.metrics

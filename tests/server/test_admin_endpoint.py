@@ -14,13 +14,13 @@ import pytest
 import pytest_asyncio
 import structlog
 
+from autoscaler.controller.operators.actions import OperatorActions
+from autoscaler.controller.operators.holds import OperatorHoldActions
 from autoscaler.controller.ports.operator_requests import (
     ConfigurationRequests,
     ControllerStopsError,
     HoldOutcome,
-    HoldRequests,
     OperatorRequestRefusedError,
-    OperatorRequests,
     PlanAgainst,
     PlanInProgressError,
     RefusalKind,
@@ -84,7 +84,7 @@ ONE = UnverifiedMachine(
 
 
 @dataclass
-class Word:
+class Word(OperatorActions, OperatorHoldActions):
     """Accepts every operator request, or refuses with `refusal`."""
 
     shown: list[UnverifiedMachine] = field(default_factory=lambda: [ONE])
@@ -108,21 +108,21 @@ class Word:
         return InstallationId(old_id)
 
     async def pause(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        return self._hold("paused", target, by)
+        return self._held("paused", target, by)
 
     async def drain(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        return self._hold("drained", target, by)
+        return self._held("drained", target, by)
 
     async def quarantine(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        return self._hold("quarantined", target, by)
+        return self._held("quarantined", target, by)
 
     async def resume(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        return self._hold("resumed", target, by)
+        return self._held("resumed", target, by)
 
     async def retry(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        return self._hold("retried", target, by)
+        return self._held("retried", target, by)
 
-    def _hold(self, done: str, target: str, by: OperatorName) -> HoldOutcome:
+    def _held(self, done: str, target: str, by: OperatorName) -> HoldOutcome:
         self._take(target, by, False)
         return HoldOutcome(target, f"{target} is {done}", "more follows")
 
@@ -165,12 +165,10 @@ class Admin:
 
 @asynccontextmanager
 async def administered(word: Word, plan_timeout: float = PLAN_TIMEOUT) -> AsyncIterator[Admin]:
-    port: OperatorRequests = word
-    holds: HoldRequests = word
     configuration: ConfigurationRequests = word
     tried = WrongTokens(asyncio.get_running_loop().time)
     endpoint = AdminEndpoint(
-        port, holds, AskedWorld(World()), configuration, lambda: TOKENS, tried, plan_timeout
+        word, word, AskedWorld(World()), configuration, lambda: TOKENS, tried, plan_timeout
     )
     async with (
         Serving(LOOPBACK, endpoint, []) as serving,

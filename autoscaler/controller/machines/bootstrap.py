@@ -1,4 +1,4 @@
-"""Answers machines' bootstrap requests: the `Bootstrap` port over the ledger.
+"""Answers machines' bootstrap requests.
 
 A machine proves its identity once (`attestation`); a nonce authenticates its later requests. The `Registrar`
 registers runners; this module sends each one's configuration to its machine.
@@ -26,7 +26,6 @@ from autoscaler.controller.ports.bootstrap import (
     BootstrapRefusedError,
     HealthChecks,
     NotKnownYetError,
-    StayReady,
 )
 from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,
@@ -58,8 +57,10 @@ _ASSIGNED = frozenset({MachineState.ASSIGNED, MachineState.EXITED})
 
 
 class BootstrapService:
-    """Implements the Bootstrap port.
+    """Answers machines. Every request raises BootstrapRefusedError and NotKnownYetError.
 
+    All requests but `attest` take the machine and its nonce, and refuse a nonce other than that of the last
+    accepted attestation. Reports are durable on return, except stages and heartbeats.
     `list_now` lists a provider's machines and waits for the list. Machines of a provider that is not
     in `opened` yet get 503 (None: all providers are open).
     """
@@ -93,7 +94,10 @@ class BootstrapService:
         agent: str,
         checked: Callable[[], None] = lambda: None,
     ) -> AttestationAnswer:
-        """Check the proof, compare it with the launched machine, and bind the nonce."""
+        """Check the proof, compare it with the launched machine, and bind the nonce.
+
+        `checked` is called once the proof is valid; the rest is waiting, which costs little.
+        """
         del agent  # logged by the server, and used for no decision
         if protocol not in PROTOCOLS:
             raise BootstrapRefusedError(426, "protocol")
@@ -123,15 +127,18 @@ class BootstrapService:
     async def health_checks(
         self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
     ) -> None:
-        """Make the machine ready, or have it terminated. Ignores reports that come after the assignment."""
+        """Make the machine ready, or have it terminated. Ignores reports that come after the assignment.
+
+        An empty `runner_version` is unknown.
+        """
         if self._authenticated(machine, nonce).work.may_run_job:
             return
         await self._journal.record(
             e.HealthChecksReported(self._journal.now, machine, passed, detail, runner_version)
         )
 
-    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayReady | Assigned:
-        """Return the assignment, once, or `StayReady` if there is none within `wait` seconds."""
+    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> Assigned | None:
+        """Return the assignment, once, or None if there is none within `wait` seconds."""
         until = self._journal.now + wait
         self._wait_for_first_list(self._authenticated(machine, nonce))
         self._journal.note(e.MachineSeen(self._journal.now, machine, polled=True))
@@ -143,7 +150,7 @@ class BootstrapService:
             left = until - self._journal.now
             if left <= 0 or self.shutting_down:
                 self._journal.note(e.MachineSeen(self._journal.now, machine, polled=True))
-                return StayReady()
+                return None
             await self._registrar.wait_for_news(machine, left)
 
     async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
@@ -171,7 +178,7 @@ class BootstrapService:
         return self._releaser.allowed(self._runner_of(self._authenticated(machine, nonce)))
 
     async def release(self, machine: MachineId, nonce: str) -> int:
-        """Delete the machine's registration. Return GitHub's status, or 503 if GitHub gave none."""
+        """Delete the machine's registration. Return GitHub's status (204, 404, 422), or 503 if it gave none."""
         return await self._releaser.release(self._runner_of(self._authenticated(machine, nonce)))
 
     async def exited(

@@ -5,7 +5,7 @@ recorded at once. The machines of other notices are read at the provider first, 
 provider may be slow or fail, while the next notice is urgent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import structlog
@@ -65,37 +65,39 @@ class NoticeReader:
     def tasks(self) -> list[PeriodicTask]:
         """Two endless tasks for each queue."""
         return [
-            partial(task, name)
+            partial(self._repeat, name, task, warning)
             for name in self._queues
-            for task in (self._read_repeatedly, self._read_machines_repeatedly)
+            for task, warning in (
+                (self._read_messages, "notices_not_read"),
+                (self._read_noticed, "noticed_machines_not_read"),
+            )
         ]
 
-    async def _read_repeatedly(self, name: ProviderName) -> None:
+    async def _repeat(
+        self,
+        name: ProviderName,
+        read: Callable[[ProviderName, int], Awaitable[None]],
+        warning: str,
+    ) -> None:
+        """Call `read` until cancelled, with the number of failures in a row. Log each failure as `warning`."""
         failures = 0
         while True:
             try:
-                await self.read(name)
+                await read(name, failures)
             except (ProviderError, OutcomeUnknownError) as error:
-                _log.warning("notices_not_read", provider=name, error=str(error))
-                await self._clock.sleep(_pause(failures, error))
+                _log.warning(warning, provider=name, error=str(error))
+                await self._clock.sleep(max(PAUSES.delay(failures), error.retry_after or 0.0))
                 failures += 1
             else:
                 failures = 0
 
-    async def _read_machines_repeatedly(self, name: ProviderName) -> None:
-        failures = 0
-        while True:
-            if not self._changes[name]:
-                await self._news.wait(name, WAIT)
-                continue
-            try:
-                await self.read_machines(name, 1 if failures else AT_ONCE)
-            except (ProviderError, OutcomeUnknownError) as error:
-                _log.warning("noticed_machines_not_read", provider=name, error=str(error))
-                await self._clock.sleep(_pause(failures, error))
-                failures += 1
-            else:
-                failures = 0
+    async def _read_messages(self, name: ProviderName, _: int) -> None:
+        await self.read(name)
+
+    async def _read_noticed(self, name: ProviderName, failures: int) -> None:
+        while not self._changes[name]:
+            await self._news.wait(name, WAIT)
+        await self.read_machines(name, 1 if failures else AT_ONCE)
 
     async def read(self, name: ProviderName) -> int:
         """Receive and record messages once. Return the number of messages.
@@ -185,7 +187,3 @@ class NoticeReader:
             return False
         machine = state.machines[known]
         return machine.occupies or is_unexplained(machine)
-
-
-def _pause(failures: int, error: ProviderError | OutcomeUnknownError) -> Seconds:
-    return max(PAUSES.delay(failures), error.retry_after or 0.0)

@@ -7,7 +7,7 @@ are listed. Otherwise launches at other providers could exceed these limits whil
 from collections.abc import Collection
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.store import ReadingCache
+from autoscaler.controller.ports.store import Store
 from autoscaler.ledger.machines.foreign import usage_of
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.prices_and_quotas import ForeignUsage, Reading, ReadingKind
@@ -19,18 +19,16 @@ _MACHINES, _DOLLARS = "machines/", "dollars_per_hour/"
 class KeptForeignUsage:
     """Foreign machines of all providers. Call `load` first, and `save` after each complete list."""
 
-    def __init__(
-        self, journal: Journal, providers: Collection[ProviderName], cache: ReadingCache
-    ) -> None:
+    def __init__(self, journal: Journal, providers: Collection[ProviderName], store: Store) -> None:
         self._journal = journal
         self._providers = providers
-        self._cache = cache
+        self._store = store
         self._saved: dict[ProviderName, ForeignUsage] = {}
 
     async def load(self) -> None:
         """Count the stored numbers against the limits. Raises StoreError."""
         for name in self._providers:
-            readings = await self._cache.load_readings(name, ReadingKind.FOREIGN_USAGE)
+            readings = await self._store.load_readings(name, ReadingKind.FOREIGN_USAGE)
             values = {one.name: one.value for one in readings}
             usage = {
                 SkuName(sku): (int(machines), values.get(_DOLLARS + sku, 0.0))
@@ -55,7 +53,7 @@ class KeptForeignUsage:
             )
         ]
         self._saved[name] = usage
-        await self._cache.save_readings(name, ReadingKind.FOREIGN_USAGE, readings)
+        await self._store.save_readings(name, ReadingKind.FOREIGN_USAGE, readings)
 
     def _usage(self, name: ProviderName) -> ForeignUsage:
         """Return the usage by the SKUs of this fleet, because tags of others may have any text."""

@@ -12,7 +12,7 @@ import structlog
 from autoscaler.controller.ports.capabilities import PriceAnswer, PriceReader
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
-from autoscaler.controller.ports.store import ReadingCache
+from autoscaler.controller.ports.store import Store
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.wakeups import set_within
 from autoscaler.model.backoff import Backoff
@@ -44,7 +44,7 @@ class PriceRefresh:
     def __init__(
         self,
         providers: Mapping[ProviderName, Provider],
-        cache: ReadingCache,
+        store: Store,
         changed: Changed,
         telemetry: Telemetry,
         clock: Clock,
@@ -54,7 +54,7 @@ class PriceRefresh:
             for name, one in providers.items()
             if (reader := one.capabilities.prices) is not None
         }
-        self._cache = cache
+        self._store = store
         self._changed = changed
         self._telemetry = telemetry
         self._clock = clock
@@ -87,7 +87,7 @@ class PriceRefresh:
     async def _load(self, name: ProviderName) -> tuple[Price, ...]:
         found = []
         for kind in READ_AS:
-            readings = await self._cache.load_readings(name, READ_AS[kind])
+            readings = await self._store.load_readings(name, READ_AS[kind])
             found += [price_of(kind, reading) for reading in readings]
         return tuple(price for price in found if price is not None)
 
@@ -133,7 +133,7 @@ class PriceRefresh:
         if answer.prices:
             # Saves all prices in use: saving replaces, and a failed request leaves out its prices.
             readings = [price.reading() for price in reader.known_prices(kind)]
-            await self._cache.save_readings(name, READ_AS[kind], readings)
+            await self._store.save_readings(name, READ_AS[kind], readings)
         return read
 
     def _report_prices(self, name: ProviderName, kind: CapacityType, changed: bool) -> None:

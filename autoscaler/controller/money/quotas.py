@@ -12,7 +12,7 @@ from autoscaler.controller.effects import PeriodicTask
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
-from autoscaler.controller.ports.store import ReadingCache
+from autoscaler.controller.ports.store import Store
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.events import QuotasRead
 from autoscaler.model.identifiers import ProviderName, Seconds
@@ -33,13 +33,13 @@ class KeptQuotas:
         self,
         journal: Journal,
         providers: Mapping[ProviderName, Provider],
-        cache: ReadingCache,
+        store: Store,
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
         self._journal = journal
         self._providers = providers
-        self._cache = cache
+        self._store = store
         self._telemetry = telemetry
         self._clock = clock
         self._logged: dict[ProviderName, object] = dict.fromkeys(providers, (_kind(None), {}))
@@ -49,7 +49,7 @@ class KeptQuotas:
         for name, provider in self._providers.items():
             limits = provider.capabilities.limits
             if limits is not None:
-                limits.use_kept(await self._cache.load_readings(name, ReadingKind.QUOTA))
+                limits.use_kept(await self._store.load_readings(name, ReadingKind.QUOTA))
 
     @property
     def tasks(self) -> list[PeriodicTask]:
@@ -85,7 +85,7 @@ class KeptQuotas:
         self._telemetry.quotas(name, sources, read_at)
         self._log(name, problem or limits.problem, sources, read_at)
         if readings and limits.problem is None:
-            await self._cache.save_readings(name, ReadingKind.QUOTA, readings)
+            await self._store.save_readings(name, ReadingKind.QUOTA, readings)
 
     def _log(
         self,

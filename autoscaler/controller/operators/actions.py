@@ -40,7 +40,7 @@ _log = structlog.get_logger(__name__)
 
 
 class OperatorActions:
-    """Implements the OperatorRequests port over the ledger."""
+    """The requests of an operator about a machine or an installation. `by` is who sends it, for the history."""
 
     def __init__(
         self,
@@ -56,15 +56,19 @@ class OperatorActions:
         self._accept_id = accept_id
 
     def unverified(self) -> Sequence[UnverifiedMachine]:
-        """See `OperatorRequests.unverified`."""
+        """Return the unverified machines, and the machines that do not terminate."""
         return unverified(self._journal.ledger.state)
 
     def providers_not_listed(self) -> Sequence[ProviderName]:
-        """See `OperatorRequests.providers_not_listed`."""
+        """Return the providers whose machines were not listed completely since the start."""
         return sorted(set(self._providers) - self._journal.ledger.state.machines_listed_at.keys())
 
     async def terminate(self, machine: str, *, by: OperatorName, force: bool = False) -> MachineId:
-        """See `OperatorRequests.terminate`."""
+        """Release a machine for termination. `machine` is its ID or the provider's.
+
+        With `force`, also if it may be running a job. Durable on return. Raises: OperatorRequestRefusedError,
+        StoreError.
+        """
         found = self._existing_machine(machine)
         if not force:
             at_work = await self._at_work() if found.is_unverified else []
@@ -82,7 +86,11 @@ class OperatorActions:
         return found.id
 
     async def adopt(self, old_id: str, *, by: OperatorName, force: bool = False) -> InstallationId:
-        """See `OperatorRequests.adopt`."""
+        """Take over the id and the machines of an installation whose store is lost.
+
+        With `force`, also if this store has machines of its own. Durable on return.
+        Raises: OperatorRequestRefusedError, StoreError.
+        """
         old = InstallationId(old_id)
         refusal = refusal_of_adoption(self._journal.ledger.state, old, force=force)
         if refusal is not None:

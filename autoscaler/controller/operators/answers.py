@@ -5,13 +5,12 @@ from dataclasses import replace
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.operators.recent_past import DAY, HOUR, RecentPast
-from autoscaler.controller.ports.fleet_queries import UnknownRecordError
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
-from autoscaler.ledger.records.state import LedgerState
+from autoscaler.ledger.jobs.job_waits import machine_of
 from autoscaler.model import failed_launches
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, SkuName
+from autoscaler.model.identifiers import Instant, JobId, ProviderName, SkuName
 from autoscaler.model.jobs.runners import machine_in_name
 from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.plan import Plan
@@ -39,8 +38,12 @@ _LONGEST_ID = 18
 """Maximum number of digits of a job's number: fewer than a 64-bit number has."""
 
 
-class FleetAnswers:
-    """Implements the FleetQueries port."""
+class UnknownRecordError(Exception):
+    """No record and no stored history has this name."""
+
+
+class FleetQueries:
+    """The questions of an operator. All but those about history answer from memory. None changes anything."""
 
     def __init__(
         self,
@@ -62,11 +65,11 @@ class FleetAnswers:
         self._spent = spent
 
     def now(self) -> Instant:
-        """See `FleetQueries.now`."""
+        """Return the controller's time, by which the ages in an answer count."""
         return self._journal.now
 
     def status(self) -> StatusView:
-        """See `FleetQueries.status`."""
+        """Return the state of the fleet as of the last plan."""
         state = self._journal.ledger.state
         seen = fleet_counts(state, self._journal.now)
         counts = Counts(
@@ -86,11 +89,11 @@ class FleetAnswers:
         return status(self._journal.fleet(), self._last_plan().waiting, counts)
 
     def knows_sku(self, sku: SkuName) -> bool:
-        """See `FleetQueries.knows_sku`."""
+        """Return whether fleet.yaml has this SKU, or a record of a machine of it is still kept."""
         return machines.knows_sku(self._journal.fleet(), sku)
 
     def overview(self) -> Overview:
-        """See `FleetQueries.overview`."""
+        """Return the state of the fleet with the oldest job of each SKU, and its last hours."""
         past = self._recent_past
         return Overview(
             status=self.status(),
@@ -103,65 +106,68 @@ class FleetAnswers:
         )
 
     def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
-        """See `FleetQueries.waiting_jobs`."""
+        """Return the oldest jobs that wait for a machine."""
         return jobs.waiting_jobs(self._journal.fleet(), self._last_plan().waiting, sku, limit)
 
     def unmatched_jobs(self, limit: int) -> Sequence[JobView]:
-        """See `FleetQueries.unmatched_jobs`."""
+        """Return the oldest queued jobs that no SKU serves."""
         return unmatched_jobs(self._journal.fleet(), limit)
 
     def running_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
-        """See `FleetQueries.running_jobs`."""
+        """Return jobs in progress."""
         return jobs.running_jobs(self._journal.fleet(), self._last_plan().waiting, sku, limit)
 
     def machines(
         self, sku: SkuName | None, state: MachineState | None, limit: int
     ) -> Sequence[MachineView]:
-        """See `FleetQueries.machines`."""
+        """Return machines; without a state, all that exist or may exist."""
         return machines.machines(self._journal.fleet(), sku, state, limit)
 
     def machine(self, name: str) -> MachineView | None:
-        """See `FleetQueries.machine`."""
+        """Return the machine with this ID, its provider's ID or the name of its runner."""
         fleet = self._journal.fleet()
         known = machines.named(fleet, name)
         return machines.view_of(fleet, known) if known is not None else None
 
     def offerings(self, sku: SkuName) -> Sequence[OptionView]:
-        """See `FleetQueries.offerings`."""
+        """Return the offerings of a SKU, each with why it is not used now. Empty if no SKU has this name."""
         return tuple(offerings_of(self._journal.fleet(), (sku,)))
 
     def explain(self, job: JobId) -> Explanation | None:
-        """See `FleetQueries.explain`."""
+        """Return why a job waits, or what became of it; None if it is not in memory any more."""
         known = self._journal.ledger.state.jobs.get(job)
         if known is None:
             return None
         return explain_job(self._journal.fleet(), self._last_plan().waiting, known)
 
     def explain_labels(self, repository: str | None, labels: Sequence[str]) -> Explanation:
-        """See `FleetQueries.explain_labels`."""
+        """Return which SKUs serve jobs of `owner/name`, or of any repository, with these labels."""
         return explain_labels(self._journal.fleet(), repository, labels)
 
     def cost(self) -> CostView:
-        """See `FleetQueries.cost`."""
+        """Return what the machines cost now, by SKU."""
         state = self._journal.ledger.state
         dollars = fleet_counts(state, self._journal.now).dollars_per_hour
         return cost(self._journal.fleet(), dollars, self._spent())
 
     def repositories(self) -> Sequence[RepositoryView]:
-        """See `FleetQueries.repositories`."""
+        """Return the repositories of the jobs that are known, those with the most open jobs first."""
         return grid.repositories(self._recent_past.jobs())
 
     def grid(self, repository: str) -> Grid:
-        """See `FleetQueries.grid`."""
+        """Return the newest commits of `owner/name` with their jobs. Empty if no job of it is known."""
         past = self._recent_past
         return grid.grid(repository, past.jobs(), past.commits)
 
     def changes(self) -> int:
-        """See `FleetQueries.changes`."""
+        """Return a number that grows with each change of a record."""
         return self._recent_past.changes
 
     async def ended(self, job: JobId) -> Explanation | None:
-        """See `FleetQueries.ended`."""
+        """Return what is known about a job from the store, or None if it is not kept any more.
+
+        Raises: StoreError.
+        """
         stored = await self._store.find_job(job)
         if stored is None:
             return None
@@ -174,7 +180,10 @@ class FleetAnswers:
         return replace(explained, job=replace(view, machine=machine))
 
     async def past(self, job: JobId) -> Past:
-        """See `FleetQueries.past`."""
+        """Return what a job waited for, and which launches failed meanwhile, as far as the history is kept.
+
+        Raises: StoreError.
+        """
         known = self._journal.ledger.state.jobs.get(job) or await self._store.find_job(job)
         if known is None or known.demand is None:
             return Past()
@@ -190,7 +199,12 @@ class FleetAnswers:
         return past_of(known, own, of_class, failed, now)
 
     async def history(self, name: str) -> Sequence[HistoryRow]:
-        """See `FleetQueries.history`."""
+        """Return what happened to a record, oldest first.
+
+        `name` is a job's number, a machine's ID, its ID at its provider, or the name of a runner, launch
+        request or SKU. The history of a job or a machine includes its machine, runner and launch request.
+        Raises: UnknownRecordError, StoreError.
+        """
         found: list[HistoryRow] = []
         for kind, record in await self._records(name):
             found += await self._store.history(kind, record)
@@ -204,8 +218,8 @@ class FleetAnswers:
         number = _number(name)
         job = state.jobs.get(number) if number is not None else None
         if job is not None:
-            machine = _machine_of(state, job.runner_name)
-            return [("job", name), *_records_of(machine)]
+            found = machine_of(state, job)
+            return [("job", name), *(_records_of(found[1]) if found is not None else ())]
         machine = machines.named(self._journal.fleet(), name)
         if machine is not None:
             return _records_of(machine)
@@ -226,14 +240,7 @@ def _number(name: str) -> JobId | None:
     return JobId(int(name)) if digits else None
 
 
-def _machine_of(state: LedgerState, name: RunnerName | None) -> Machine | None:
-    runner = state.runners.get(name) if name is not None else None
-    return state.machines.get(runner.machine) if runner is not None else None
-
-
-def _records_of(machine: Machine | None) -> list[tuple[str, str]]:
-    if machine is None:
-        return []
+def _records_of(machine: Machine) -> list[tuple[str, str]]:
     records = [("launch_request", str(machine.launch_request)), ("machine", str(machine.id))]
     if machine.work.runner is not None:
         records.append(("runner", str(machine.work.runner)))

@@ -42,26 +42,34 @@ _NOUNS = {TargetKind.SKU: "SKU", TargetKind.PROVIDER: "provider", TargetKind.MAC
 
 
 class OperatorHoldActions:
-    """Implements the HoldRequests port over the ledger."""
+    """The requests of an operator about what the fleet uses. `by` is who sends it.
+
+    `target` is `all`, the name of a SKU or a provider, or a machine's ID or its ID at its provider; with
+    `sku/`, `provider/` or `machine/` before it where a name has several meanings. A repeated request changes
+    nothing. Durable on return. Every request raises OperatorRequestRefusedError and StoreError.
+    """
 
     def __init__(self, journal: Journal, providers: Collection[ProviderName]) -> None:
         self._journal = journal
         self._providers = providers
 
     async def pause(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        """See `HoldRequests.pause`."""
+        """Launch no machine of a SKU, at a provider or in the whole fleet."""
         return await self._hold(HoldKind.PAUSED, target, by)
 
     async def drain(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        """See `HoldRequests.drain`."""
+        """Give a machine, or those of a SKU or a provider, no further job, and terminate them without one.
+
+        Machines of a drained SKU or provider are not replaced: the drain pauses it, too.
+        """
         return await self._hold(HoldKind.DRAINED, target, by)
 
     async def quarantine(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        """See `HoldRequests.quarantine`."""
+        """Keep a machine without a job for inspection, for its SKU's `lifetime` at most."""
         return await self._hold(HoldKind.QUARANTINED, target, by)
 
     async def resume(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        """See `HoldRequests.resume`."""
+        """End what `pause`, `drain` and `quarantine` began for this target."""
         found = self._resolve(target, frozenset(TargetKind))
         holds = self._journal.ledger.state.operator_holds
         rows = [row.reason for _, one, row in held(holds) if one == found]
@@ -74,7 +82,7 @@ class OperatorHoldActions:
         return HoldOutcome(str(found), done, after_resume(self._journal.fleet(), found))
 
     async def retry(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        """See `HoldRequests.retry`."""
+        """End the holds of failures for a SKU, a provider or the fleet, and close its circuit breakers."""
         found, now = self._resolve(target, _GROUPS), self._journal.now
         rows = holds_to_end(self._journal.ledger.state, found, now)
         await self._journal.record(RetriedByOperator(now, found, by))

@@ -1,11 +1,11 @@
-"""The requests that a machine can send to the controller, without HTTP (see docs/bootstrap.md)."""
+"""The answers to the requests that machines send to the controller (see docs/bootstrap.md), without HTTP."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from autoscaler.model.identifiers import MachineId, ProviderName, RunnerName, Seconds
-from autoscaler.model.machines.machine import ExitReason, Machine
+from autoscaler.model.machines.machine import Machine
 
 
 class BootstrapRefusedError(Exception):
@@ -59,11 +59,6 @@ class AttestationAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class StayReady:
-    """The long poll ended without an assignment."""
-
-
-@dataclass(frozen=True, slots=True)
 class Assigned:
     """An assignment, given to the machine once. `jit_config` is a secret.
 
@@ -77,60 +72,3 @@ class Assigned:
     def __repr__(self) -> str:
         """Return a representation without the secret."""
         return f"Assigned(runner={self.runner!r})"
-
-
-class Bootstrap(Protocol):
-    """Answers machines. Every method raises BootstrapRefusedError and NotKnownYetError.
-
-    All methods but `attest` take the machine and its nonce, and refuse a nonce other than that of the
-    last accepted attestation. Reports are durable on return, except stages and heartbeats.
-    """
-
-    async def attest(
-        self,
-        provider: str,
-        proof: bytes,
-        nonce: str,
-        protocol: int,
-        agent: str,
-        checked: Callable[[], None],
-    ) -> AttestationAnswer:
-        """Check the proof and bind the nonce to the machine.
-
-        `checked` is called once the proof is valid; the rest is waiting, which costs little.
-        """
-
-    def authenticate(self, machine: MachineId, nonce: str) -> None:
-        """Check the nonce alone, before anything else of a request is read."""
-
-    async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
-        """Report a stage of the boot."""
-
-    async def health_checks(
-        self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
-    ) -> None:
-        """Report the result of the machine's health checks. An empty `runner_version` is unknown."""
-
-    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayReady | Assigned:
-        """Wait for an assignment, up to `wait` seconds."""
-
-    async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
-        """Report that the machine has the assignment. It starts the runner once this returns."""
-
-    async def heartbeat(self, machine: MachineId, nonce: str) -> None:
-        """Report that the machine is alive."""
-
-    async def may_release(self, machine: MachineId, nonce: str) -> bool:
-        """Return True if a DELETE of the machine's registration could be sent to GitHub now."""
-
-    async def release(self, machine: MachineId, nonce: str) -> int:
-        """Delete the machine's registration. Return GitHub's status (204, 404, 422), or 503 if it gave none."""
-
-    async def exited(
-        self,
-        machine: MachineId,
-        nonce: str,
-        detail: str,
-        reason: ExitReason = ExitReason.UNKNOWN,
-    ) -> None:
-        """Report that the runner exited and that the machine powers off."""

@@ -1,12 +1,10 @@
-"""The requests of operators: terminate, adopt, pause, drain, resume, retry, reload, preview."""
+"""The answers to requests of operators and their refusals, and the requests about the configuration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from autoscaler.model.identifiers import InstallationId, MachineId, ProviderName
-from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.operators import OperatorName
 from autoscaler.views.preview import Preview
 
@@ -28,30 +26,6 @@ class OperatorRequestRefusedError(Exception):
         self.reason = reason
 
 
-class OperatorRequests(Protocol):
-    """The requests of an operator. `by` is who sends it, for the history and the log."""
-
-    def unverified(self) -> Sequence[UnverifiedMachine]:
-        """Return the unverified machines, and the machines that do not terminate."""
-
-    def providers_not_listed(self) -> Sequence[ProviderName]:
-        """Return the providers whose machines were not listed completely since the start."""
-
-    async def terminate(self, machine: str, *, by: OperatorName, force: bool = False) -> MachineId:
-        """Release a machine for termination. `machine` is its ID or the provider's.
-
-        With `force`, also if it may be running a job. Durable on return. Raises: OperatorRequestRefusedError,
-        StoreError.
-        """
-
-    async def adopt(self, old_id: str, *, by: OperatorName, force: bool = False) -> InstallationId:
-        """Take over the id and the machines of an installation whose store is lost.
-
-        With `force`, also if this store has machines of its own. Durable on return.
-        Raises: OperatorRequestRefusedError, StoreError.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class HoldOutcome:
     """What a request did, and what happens next, in sentences. `target` is as the commands accept it."""
@@ -59,33 +33,6 @@ class HoldOutcome:
     target: str
     done: str
     next: str
-
-
-class HoldRequests(Protocol):
-    """The requests of an operator about what the fleet uses. `by` is who sends it.
-
-    `target` is `all`, the name of a SKU or a provider, or a machine's ID or its ID at its provider; with
-    `sku/`, `provider/` or `machine/` before it where a name has several meanings. A repeated request changes
-    nothing. Durable on return. Every request raises OperatorRequestRefusedError and StoreError.
-    """
-
-    async def pause(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        """Launch no machine of a SKU, at a provider or in the whole fleet."""
-
-    async def drain(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        """Give a machine, or those of a SKU or a provider, no further job, and terminate them without one.
-
-        Machines of a drained SKU or provider are not replaced: the drain pauses it, too.
-        """
-
-    async def quarantine(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        """Keep a machine without a job for inspection, for its SKU's `lifetime` at most."""
-
-    async def resume(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        """End what `pause`, `drain` and `quarantine` began for this target."""
-
-    async def retry(self, target: str, *, by: OperatorName) -> HoldOutcome:
-        """End the holds of failures for a SKU, a provider or the fleet, and close its circuit breakers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from autoscaler.controller.ports.provider_errors import OutcomeUnknownError as O
 from autoscaler.controller.ports.provider_errors import ProofRefusedError as ProofRefusedError
 from autoscaler.controller.ports.provider_errors import ProviderError as ProviderError
 from autoscaler.controller.ports.provider_errors import provider_errors as provider_errors
-from autoscaler.controller.ports.telemetry import ProviderTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.identifiers import (
@@ -177,7 +177,7 @@ class ProviderContext:
 
     installations: Installations
     agent_sha256: str
-    telemetry: ProviderTelemetry
+    telemetry: Telemetry
     clock: Clock
 
 

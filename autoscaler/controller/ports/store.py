@@ -1,4 +1,4 @@
-"""The port of the store, which keeps the ledger's records durably.
+"""The port of the store, which keeps the ledger's records and providers' last readings durably.
 
 The controller keeps the ledger in memory. The store gets whole records after each batch of events and
 returns all of them at the start.
@@ -116,13 +116,6 @@ class Store(Protocol):
     async def prune(self, before: Instant) -> int:
         """Delete records that ended before this moment, with their history. Return the number deleted."""
 
-    async def close(self) -> None:
-        """Finish the current transactions and release the file. Idempotent."""
-
-
-class ReadingCache(Protocol):
-    """Stores the last readings. Every method raises StoreError and nothing else."""
-
     async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
         """Return the stored readings of this provider and kind, by name."""
 
@@ -130,3 +123,6 @@ class ReadingCache(Protocol):
         self, provider: ProviderName, kind: ReadingKind, readings: Sequence[Reading]
     ) -> None:
         """Replace all stored readings of this provider and kind. Durable on return."""
+
+    async def close(self) -> None:
+        """Finish the current transactions and release the file. Idempotent."""

@@ -54,8 +54,8 @@ class FleetCounts:
     nodes_avoided: Collection[tuple[SkuName, ProviderName, str]] = ()
 
 
-class GitHubTelemetry(Protocol):
-    """Metrics that the GitHub client reports."""
+class Telemetry:
+    """All metrics. This class discards what is reported: an adapter overrides the methods that it uses."""
 
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         """Count a request to GitHub. `endpoint` is a route template, `outcome` the status or an error word."""
@@ -72,46 +72,19 @@ class GitHubTelemetry(Protocol):
         headers.
         """
 
-
-class ProviderTelemetry(Protocol):
-    """Metrics that a provider reports."""
-
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:
         """Count a request to a provider, such as CreateFleet. `outcome` is ok or the error's code."""
 
-
-class DeliveryTelemetry(Protocol):
-    """Metrics that the webhook endpoint reports."""
-
     def delivery(self, answer: DeliveryAnswer) -> None:
         """Count a webhook delivery by its outcome."""
-
-
-class BootstrapTelemetry(Protocol):
-    """Metrics that the bootstrap endpoint reports."""
 
     def bootstrap(self, step: str, answer: str) -> None:
         """Count a bootstrap request by its step, and by ok or the reason of the refusal."""
 
-
-class LagTelemetry(Protocol):
-    """Metrics about delays of the event loop."""
-
     def event_loop_lag(self, longest: Seconds) -> None:
         """Set the longest delay of a timer of the event loop in the last minute or two."""
-
-
-class Telemetry(
-    GitHubTelemetry,
-    ProviderTelemetry,
-    DeliveryTelemetry,
-    BootstrapTelemetry,
-    LagTelemetry,
-    Protocol,
-):
-    """All metrics: those of the adapters, and those that the controller reports."""
 
     def github_staleness(self, account: str, seconds: Seconds) -> None:
         """Set the age of the oldest data about an account's active runs and repositories."""

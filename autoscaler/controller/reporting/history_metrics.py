@@ -7,7 +7,7 @@ import structlog
 
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reporting.log_fields import job_fields, machine_fields
-from autoscaler.ledger.jobs.job_waits import wait_stages
+from autoscaler.ledger.jobs.job_waits import machine_of, wait_stages
 from autoscaler.ledger.jobs.runs import OUTSIDE_ACCESS
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.accounting import WaitStage
@@ -83,9 +83,8 @@ def _report_job(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> No
 
 def _report_start(state: LedgerState, job: Job, waited: Seconds) -> None:
     """Log a job that started, with its machine if a runner of this fleet has it."""
-    runner = state.runners.get(job.runner_name) if job.runner_name is not None else None
-    machine = state.machines.get(runner.machine) if runner is not None else None
-    of_machine = machine_fields(machine) if machine is not None else {}
+    found = machine_of(state, job)
+    of_machine = machine_fields(found[1]) if found is not None else {}
     _log.info("job_started", **job_fields(job), **of_machine, waited_seconds=round(waited, 1))
 
 

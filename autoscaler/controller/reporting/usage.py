@@ -3,8 +3,9 @@
 Both meters follow the rows of history, so that their cost follows what changed. Each row costs O(1).
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.telemetry import Telemetry
@@ -45,12 +46,6 @@ RUNNER_FAILED = frozenset(
 _NO_FAILURES = frozenset({"success", "skipped", "neutral", "action_required"})
 
 
-@dataclass(slots=True)
-class _AtWork:
-    job: JobId
-    since: Instant
-
-
 class UsageMeter:
     """Follows the machines at work, and the failed jobs whose machine has not ended yet.
 
@@ -61,7 +56,8 @@ class UsageMeter:
         self._journal = journal
         self._state = journal.ledger.state
         self._telemetry = telemetry
-        self._at_work: dict[MachineId, _AtWork] = {}
+        self._at_work: dict[MachineId, tuple[JobId, Instant]] = {}
+        """The job of each machine at work, and its start."""
         self._failed: dict[JobId, Job] = {}
         journal.on_history(self._on_history)
 
@@ -86,7 +82,7 @@ class UsageMeter:
         if found is None or found[1].id in self._at_work:
             return
         machine = found[1]
-        self._at_work[machine.id] = _AtWork(job.id, at)
+        self._at_work[machine.id] = job.id, at
         self._use(machine, MachineUse.READY, _ready_at(machine), at)
 
     def _completes(self, job: Job, at: Instant) -> None:
@@ -94,10 +90,10 @@ class UsageMeter:
         if found is None:
             return
         machine = found[1]
-        at_work = self._at_work.get(machine.id)
-        if at_work is not None and at_work.job == job.id:
+        at_work, since = self._at_work.get(machine.id, (None, at))
+        if at_work == job.id:
             del self._at_work[machine.id]
-            self._use(machine, MachineUse.JOB, at_work.since, at, job)
+            self._use(machine, MachineUse.JOB, since, at, job)
         if job.conclusion in _NO_FAILURES:
             return
         if machine.state in _OVER:
@@ -123,7 +119,7 @@ class UsageMeter:
         ready_at = _ready_at(machine)
         if at_work is not None:
             until = job.completed_at if job is not None and job.completed_at else at
-            self._use(machine, MachineUse.JOB, at_work.since, min(until, at), job)
+            self._use(machine, MachineUse.JOB, at_work[1], min(until, at), job)
             self._use(machine, MachineUse.END, until, at)
         elif runner is not None and runner.job is not None:
             if job is not None and job.started_at is not None:
@@ -170,13 +166,12 @@ def _ready_at(machine: Machine) -> Instant | None:
 
 @dataclass(slots=True)
 class _Run:
-    """The open jobs of one run. `since` is when one of them changed last."""
+    """The number of open jobs of one run, by state. `since` is when one of them changed last."""
 
     repository: str
     began: Instant
     since: Instant
-    waiting: int = 0
-    running: int = 0
+    open: Counter[JobState] = field(default_factory=Counter)
 
 
 class RunMeter:
@@ -189,7 +184,7 @@ class RunMeter:
         self._journal = journal
         self._telemetry = telemetry
         self._runs: dict[int, _Run] = {}
-        self._open: dict[JobId, tuple[int, JobState]] = {}
+        self._open: dict[JobId, JobState] = {}
         journal.on_history(self._on_history)
 
     def resume(self) -> None:
@@ -204,7 +199,7 @@ class RunMeter:
     def _follow(self, job: Job, at: Instant) -> None:
         run_id, now = job.run_id, _counted_as(job)
         before = self._open.get(job.id)
-        if run_id is None or now is (before[1] if before is not None else None):
+        if run_id is None or now is before:
             return
         run = self._runs.get(run_id)
         if run is None:
@@ -214,17 +209,17 @@ class RunMeter:
         self._add_time(run, at)
         if before is not None:
             del self._open[job.id]
-            _count(run, before[1], -1)
+            run.open[before] -= 1
         if now is not None:
-            self._open[job.id] = run_id, now
-            _count(run, now, 1)
-        if not run.waiting and not run.running:
+            self._open[job.id] = now
+            run.open[now] += 1
+        if not run.open.total():
             del self._runs[run_id]
             self._telemetry.run_ended(run.repository, max(0.0, at - run.began))
 
     def _add_time(self, run: _Run, at: Instant) -> None:
         if at > run.since:
-            state = RunState.RUNNING if run.running else RunState.WAITING
+            state = RunState.RUNNING if run.open[JobState.IN_PROGRESS] else RunState.WAITING
             self._telemetry.run_time(run.repository, state, at - run.since)
         run.since = max(run.since, at)
 
@@ -234,10 +229,3 @@ def _counted_as(job: Job) -> JobState | None:
     if job.demand is None or job.admission.is_refusal:
         return None
     return job.state if job.state in (JobState.QUEUED, JobState.IN_PROGRESS) else None
-
-
-def _count(run: _Run, state: JobState, sign: int) -> None:
-    if state is JobState.IN_PROGRESS:
-        run.running += sign
-    else:
-        run.waiting += sign

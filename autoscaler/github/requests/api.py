@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHubError, RetryLaterError
-from autoscaler.controller.ports.telemetry import GitHubTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.requests.budget import delay_of, reading_of
 from autoscaler.github.requests.exchange import (
     BROKEN,
@@ -71,7 +71,7 @@ class Api:
     """Sends requests for a caller. Raises subclasses of GitHubError only."""
 
     def __init__(
-        self, transport: Transport, queue: RequestQueue, clock: Clock, telemetry: GitHubTelemetry
+        self, transport: Transport, queue: RequestQueue, clock: Clock, telemetry: Telemetry
     ) -> None:
         self._transport = transport
         self._queue = queue

@@ -19,7 +19,7 @@ import gidgethub
 from gidgethub import sansio
 
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.telemetry import GitHubTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.requests.exchange import (
     BROKEN,
     Answer,
@@ -47,7 +47,7 @@ class Transport:
         self,
         settings: GitHubSettings,
         clock: Clock,
-        telemetry: GitHubTelemetry,
+        telemetry: Telemetry,
         wall: Callable[[], Instant] | None = None,
     ) -> None:
         """`wall` is the clock that is compared with GitHub's, in Unix seconds, if it is not `clock`."""

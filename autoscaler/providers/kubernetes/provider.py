@@ -17,7 +17,7 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
     provider_errors,
 )
-from autoscaler.controller.ports.telemetry import ProviderTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.catalogue import Offering
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
@@ -48,7 +48,7 @@ class KubernetesProvider:
     def __init__(
         self,
         settings: KubernetesSettings,
-        telemetry: ProviderTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
         api: ApiServer | None = None,
     ) -> None:

@@ -1,6 +1,6 @@
 """The machines' HTTP endpoints (docs/bootstrap.md): checks format and size, and answers.
 
-The Bootstrap port verifies identities and assigns registrations. Nonces, proofs and JIT
+`BootstrapService` verifies identities and assigns registrations. Nonces, proofs and JIT
 configurations are never logged.
 """
 
@@ -15,13 +15,12 @@ from typing import Any
 
 from aiohttp import web
 
+from autoscaler.controller.machines.bootstrap import BootstrapService
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
-    Bootstrap,
     BootstrapRefusedError,
-    StayReady,
 )
-from autoscaler.controller.ports.telemetry import BootstrapTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
 from autoscaler.observability.redaction import redact_text
 from autoscaler.server.answers import error_answer, json_answer
@@ -72,9 +71,9 @@ class BootstrapEndpoint:
 
     def __init__(
         self,
-        bootstrap: Bootstrap,
+        bootstrap: BootstrapService,
         agent: bytes,
-        telemetry: BootstrapTelemetry,
+        telemetry: Telemetry,
         limits: BootstrapLimits | None = None,
         earlier: Iterable[bytes] = (),
     ) -> None:
@@ -85,7 +84,7 @@ class BootstrapEndpoint:
         self._bodies = Bodies(self._limits.body, self._limits.body_timeout)
         self._completion = Completion()
         self._refusals = RefusalLog()
-        self._polls: set[asyncio.Task[StayReady | Assigned]] = set()
+        self._polls: set[asyncio.Task[Assigned | None]] = set()
         self._checks = asyncio.Semaphore(self._limits.attestations)
         self._queued = 0
         self._closing = False
@@ -242,15 +241,15 @@ class BootstrapEndpoint:
         return None
 
     async def _poll(self, machine: MachineId, nonce: str, body: requests.PollRequest) -> Result:
-        match await self._wait_for_assignment(machine, nonce, body.wait):
-            case Assigned(runner, jit_config, job):
-                return {"state": "assigned", "runner": runner, "jit_config": jit_config, "job": job}
-            case StayReady():
-                return {"state": "ready"}
+        found = await self._wait_for_assignment(machine, nonce, body.wait)
+        if found is None:
+            return {"state": "ready"}
+        secret = {"runner": found.runner, "jit_config": found.jit_config}
+        return {"state": "assigned", **secret, "job": found.job}
 
     async def _wait_for_assignment(
         self, machine: MachineId, nonce: str, wait: Seconds
-    ) -> StayReady | Assigned:
+    ) -> Assigned | None:
         # While the listener stops, a poll asks the port once and does not wait.
         waiting = asyncio.get_running_loop().create_task(
             self._bootstrap.poll(machine, nonce, 0.0 if self._closing else wait)
@@ -261,7 +260,7 @@ class BootstrapEndpoint:
         except asyncio.CancelledError:
             this = asyncio.current_task()
             if self._closing and this is not None and not this.cancelling():
-                return StayReady()
+                return None
             raise
         finally:
             self._polls.discard(waiting)

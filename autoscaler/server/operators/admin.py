@@ -1,7 +1,7 @@
 """The /admin endpoints, for operators with a bearer token: see docs/operations.md.
 
-Checks tokens, their roles and the format of requests. The OperatorRequests port decides whether to carry out a
-request, and the FleetQueries port answers questions.
+Checks tokens, their roles and the format of requests. The controller decides whether to carry out a
+request, and `FleetQueries` answers questions.
 Tokens and bodies are never logged. Only a request with a valid token gets a reason. The log has
 its path and the name of its token.
 """
@@ -15,13 +15,13 @@ from functools import partial
 
 from aiohttp import web
 
-from autoscaler.controller.ports.fleet_queries import FleetQueries
+from autoscaler.controller.operators.actions import OperatorActions
+from autoscaler.controller.operators.answers import FleetQueries
+from autoscaler.controller.operators.holds import OperatorHoldActions
 from autoscaler.controller.ports.operator_requests import (
     ConfigurationRequests,
     ControllerStopsError,
-    HoldRequests,
     OperatorRequestRefusedError,
-    OperatorRequests,
     PlanInProgressError,
     RefusalKind,
     RefusedConfigurationError,
@@ -64,8 +64,8 @@ class AdminEndpoint:
 
     def __init__(
         self,
-        requests: OperatorRequests,
-        holds: HoldRequests,
+        requests: OperatorActions,
+        holds: OperatorHoldActions,
         queries: FleetQueries,
         configuration: ConfigurationRequests,
         tokens: Callable[[], BearerTokens[Operator]],

@@ -236,7 +236,6 @@ class SimulatedWorld:
             ids=self._ids,
             telemetry=self._setting.telemetry,
             store=self.store,
-            readings=self.store,
             github=self.github,
             lists=self.lists,
             reruns=self.reruns,

@@ -10,7 +10,7 @@ from typing import Any
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.controller.ports.telemetry import ProviderTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import Rate
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
@@ -159,7 +159,7 @@ class MeteredApi:
         self,
         api: Api,
         provider: ProviderName,
-        telemetry: ProviderTelemetry,
+        telemetry: Telemetry,
         clock: Clock,
         throttle: Throttle,
     ) -> None:

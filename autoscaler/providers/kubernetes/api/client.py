@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.controller.ports.telemetry import ProviderTelemetry
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.credentials import (
@@ -63,9 +63,7 @@ class _Request(NamedTuple):
 class KubernetesApi:
     """The API server of one provider. Connects with the first request."""
 
-    def __init__(
-        self, settings: KubernetesSettings, telemetry: ProviderTelemetry, clock: Clock
-    ) -> None:
+    def __init__(self, settings: KubernetesSettings, telemetry: Telemetry, clock: Clock) -> None:
         self._settings = settings
         self._telemetry = telemetry
         self._clock = clock

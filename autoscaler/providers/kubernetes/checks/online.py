@@ -13,12 +13,12 @@ from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import OnlineCheck
 from autoscaler.config.reading.document import Document
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.system import SystemClock
 from autoscaler.model.identifiers import (
     InstallationId,
     Installations,
     ProviderName,
-    Seconds,
     SkuName,
 )
 from autoscaler.providers.kubernetes.api import paths
@@ -76,15 +76,6 @@ def rights_of(settings: KubernetesSettings) -> tuple[Right, ...]:
     return _RIGHTS if settings.provisioner else (*_RIGHTS, *_CAPACITY)
 
 
-class _NoMetrics:
-    """Implements `ProviderTelemetry` for a command, which has no metrics."""
-
-    def provider_call(
-        self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
-    ) -> None:
-        """Do nothing."""
-
-
 async def check_online(configuration: Configuration) -> OnlineCheck:
     """Return what the cluster of each provider answered."""
     settings, folder = configuration.settings, configuration.path.parent
@@ -98,7 +89,7 @@ async def check_online(configuration: Configuration) -> OnlineCheck:
         found = kubernetes_settings(
             ProviderName(name), settings, folder, installations, _ANY_SHA256
         )
-        api = KubernetesApi(found, _NoMetrics(), SystemClock())
+        api = KubernetesApi(found, Telemetry(), SystemClock())
         cluster = _Cluster(configuration.document, found, api)
         try:
             one = await cluster.check()
