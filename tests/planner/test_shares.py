@@ -12,7 +12,7 @@ from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.plan import Assign, Launch
-from autoscaler.planner.shares import filled
+from autoscaler.planner.matching.shares import filled
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
 
