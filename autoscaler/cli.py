@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoscaler import operator_commands
 from autoscaler.images import commands as image_commands
 from autoscaler.images.commands import images
+from autoscaler.operator_commands import alerts, queries
+from autoscaler.operator_commands import commands as operator_commands
+from autoscaler.operator_commands.images import commands as published_images
+from autoscaler.operator_commands.images.bake import bake
 from autoscaler.operator_commands.usage import PlainGroup
 
 if TYPE_CHECKING:
@@ -175,12 +178,12 @@ def schema() -> None:
 
 
 for _command in (
-    operator_commands.alerts,
-    operator_commands.status,
-    operator_commands.jobs,
-    operator_commands.machines,
-    operator_commands.explain,
-    operator_commands.history,
+    alerts.alerts,
+    queries.status,
+    queries.jobs,
+    queries.machines,
+    queries.explain,
+    queries.history,
     operator_commands.unverified,
     operator_commands.terminate,
     operator_commands.pause,
@@ -193,14 +196,14 @@ for _command in (
     operator_commands.adopt,
 ):
     commands.command()(_command)
-images.command()(operator_commands.publish)
-images.command()(operator_commands.prune)
-images.command("check")(operator_commands.check_images)
+images.command()(published_images.publish)
+images.command()(published_images.prune)
+images.command()(published_images.check)
 images.command()(image_commands.values)
 images.command()(image_commands.build)
 images.command()(image_commands.driver)
-images.command()(operator_commands.shell)
-images.command()(operator_commands.bake)
+images.command()(published_images.shell)
+images.command()(bake)
 commands.add_typer(images, name="images")
 
 

@@ -27,10 +27,11 @@ from pathlib import Path
 from autoscaler.app.event_loop import new_event_loop
 from autoscaler.controller.reconciler import Pace
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
+from autoscaler.model.identifiers import Address
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.listening.serving import Endpoint, Serving
-from autoscaler.server.listening.settings import Address, ServerSettings
+from autoscaler.server.listening.settings import ServerSettings
 from autoscaler.server.machines.bootstrap import BootstrapEndpoint
 from autoscaler.server.webhook import WebhookEndpoint
 from benchmarks.console_cost import console_of

@@ -22,11 +22,11 @@ from autoscaler.console.links import GitHubPages
 from autoscaler.console.pages import Pages
 from autoscaler.controller.operators.answers import FleetQueries
 from autoscaler.controller.reconciler import Pace
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.identifiers import Address, Seconds
 from autoscaler.model.operators import Operator, OperatorName, Role
 from autoscaler.planner.planner import plan
 from autoscaler.server.listening.serving import Serving
-from autoscaler.server.listening.settings import Address, ServerSettings
+from autoscaler.server.listening.settings import ServerSettings
 from autoscaler.server.operators.console import ConsoleEndpoint
 from autoscaler.server.tokens import BearerTokens, WrongTokens
 from benchmarks.crowded_fleet import REPOSITORY, Crowd

@@ -38,10 +38,11 @@ from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Pace
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.model.deliveries import DeliveryAnswer
+from autoscaler.model.identifiers import Address
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.server.health import Exposition, HealthEndpoint
 from autoscaler.server.listening.serving import Serving
-from autoscaler.server.listening.settings import Address, ServerSettings
+from autoscaler.server.listening.settings import ServerSettings
 from autoscaler.server.webhook import WebhookEndpoint
 from benchmarks.console_cost import console_of, signed_in
 from benchmarks.crowded_fleet import REPOSITORY, Crowd

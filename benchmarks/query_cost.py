@@ -13,14 +13,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from autoscaler.ledger.ledger import Ledger
-from autoscaler.model.catalogue import Catalogue
+from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.planner.planner import plan
 from autoscaler.server.operators.queries import MAX_ROWS
 from autoscaler.views.explanation import explain_job
 from autoscaler.views.jobs import running_jobs, waiting_jobs
 from autoscaler.views.machines import machines
-from autoscaler.views.preview import Demand, demand_of, preview, under
+from autoscaler.views.preview import demand_of, preview, under
 from autoscaler.views.status import Counts, status
 from benchmarks import sent_fleet
 from benchmarks.crowded_fleet import NOW, Crowd, crowded
@@ -71,22 +71,18 @@ def _questions(ledger: Ledger) -> dict[str, Callable[[], object]]:
 def _changes(ledger: Ledger) -> dict[str, Callable[[], object]]:
     """Return the costs of a changed fleet.yaml: what runs in a thread, and what holds the event loop."""
     changed = replace(ledger.state.catalogue)
-    demand = demand_of(changed, _queued(ledger), frozenset())
+    demand = demand_of(changed, _queued(ledger))
     sent = sent_fleet.largest()
-    of_sent = demand_of(sent, _queued(ledger), frozenset())
+    of_sent = demand_of(sent, _queued(ledger))
     return {
-        "plan --against: the jobs, in a thread": lambda: demand_of(
-            changed, _queued(ledger), frozenset()
-        ),
-        "plan --against: in the loop": lambda: _preview(ledger, changed, demand),
+        "plan --against: the jobs, in a thread": lambda: demand_of(changed, _queued(ledger)),
+        "plan --against: in the loop": lambda: _preview(ledger, demand),
         **{
             f"  the largest file: {name}, in a thread": ask
             for name, ask in sent_fleet.steps().items()
         },
-        "  the largest file: the jobs, in a thread": lambda: demand_of(
-            sent, _queued(ledger), frozenset()
-        ),
-        "  the largest file: in the loop": lambda: _preview(ledger, sent, of_sent),
+        "  the largest file: the jobs, in a thread": lambda: demand_of(sent, _queued(ledger)),
+        "  the largest file: in the loop": lambda: _preview(ledger, of_sent),
         "reload: change the catalogue": lambda: ledger.change_catalogue(changed),
     }
 
@@ -95,10 +91,10 @@ def _queued(ledger: Ledger) -> list[Job]:
     return [job for job in ledger.state.jobs.values() if job.state is JobState.QUEUED]
 
 
-def _preview(ledger: Ledger, changed: Catalogue, demand: Demand) -> str:
+def _preview(ledger: Ledger, demand: LedgerState) -> str:
     _queued(ledger)
-    fleet = under(ledger.fleet(NOW), changed, demand)
-    return _json(preview(fleet, plan(fleet), demand.without_sku))
+    fleet = under(ledger.fleet(NOW), demand)
+    return _json(preview(fleet, plan(fleet)))
 
 
 def _json(found: Any) -> str:

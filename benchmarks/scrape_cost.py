@@ -24,7 +24,8 @@ from autoscaler.model.jobs.job import Admission
 from autoscaler.model.machines.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, TerminationReason
-from autoscaler.observability.metrics import CONCLUSIONS, PrometheusTelemetry
+from autoscaler.observability.call_metrics import CONCLUSIONS
+from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.planner.planner import plan
 from autoscaler.server.health import joined
 from autoscaler.views.offerings import offerings_on_hold

@@ -34,8 +34,9 @@ from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.model.deliveries import DeliveryAnswer
+from autoscaler.model.identifiers import Address
 from autoscaler.server.listening.serving import Serving
-from autoscaler.server.listening.settings import Address, ServerSettings
+from autoscaler.server.listening.settings import ServerSettings
 from autoscaler.server.webhook import WebhookEndpoint
 
 _SECRET = b"benchmark"

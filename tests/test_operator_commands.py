@@ -26,6 +26,7 @@ from autoscaler.controller.ports.operator_requests import (
 )
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import (
+    Address,
     InstallationId,
     MachineId,
     ProviderMachineId,
@@ -34,9 +35,9 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.machines.unverified import UnverifiedMachine
 from autoscaler.model.operators import Operator, OperatorName, Role
-from autoscaler.operator_commands.configuration import MAX_FILE_BYTES
+from autoscaler.operator_commands.commands import MAX_FILE_BYTES
 from autoscaler.server.listening.serving import Serving
-from autoscaler.server.listening.settings import Address, ServerSettings
+from autoscaler.server.listening.settings import ServerSettings
 from autoscaler.server.operators import admin
 from autoscaler.server.operators.admin import AdminEndpoint
 from autoscaler.server.tokens import MOST_WRONG, BearerTokens, WrongTokens

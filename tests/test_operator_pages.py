@@ -11,7 +11,7 @@ import pytest
 
 from autoscaler.operator_commands import pages
 from autoscaler.operator_commands.explanation import print_explanation
-from autoscaler.operator_commands.preview import print_preview
+from autoscaler.operator_commands.pages import print_preview
 
 Answer = dict[str, Any]
 NOW = 1_700_000_000.0

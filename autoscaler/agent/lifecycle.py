@@ -20,7 +20,7 @@ from autoscaler.agent.boot.bootstrap_client import Assignment, Controller
 from autoscaler.agent.checks.machine import check_machine
 from autoscaler.agent.clock import Backoff, Clock, uniform
 from autoscaler.agent.driver.installation import check_driver
-from autoscaler.agent.hooks.scripts import install_hooks
+from autoscaler.agent.hooks.job_hooks import install_hooks
 from autoscaler.agent.host import Host
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import (

@@ -30,8 +30,7 @@ from autoscaler.agent.boot.bootstrap_client import connect
 from autoscaler.agent.boot.identity import metadata_proof
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.driver.installation import install_from_file
-from autoscaler.agent.hooks.programs import run_hook
-from autoscaler.agent.hooks.scripts import HOOK_VARIABLES
+from autoscaler.agent.hooks.job_hooks import HOOK_VARIABLES, run_hook
 from autoscaler.agent.host import WINDOWS, Host, read_trusted, refuse_second_boot
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.lifecycle import Agent

@@ -42,10 +42,10 @@ from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.operators import OperatorName
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
-from autoscaler.observability.watched import WatchedTelemetry
+from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.providers.registry import provider_kinds
 from autoscaler.server.health import HealthEndpoint
-from autoscaler.server.listening.kept_sockets import KeptSockets
+from autoscaler.server.listening.listener import KeptSockets
 from autoscaler.server.listening.serving import Endpoint, Serving
 from autoscaler.server.machines.bootstrap import BootstrapEndpoint
 from autoscaler.server.operators.admin import AdminEndpoint
@@ -88,7 +88,7 @@ class Parts:
         self._pacing = SystemClock()
         self._reloads: set[asyncio.Task[None]] = set()
         settings = configuration.settings
-        self._telemetry = WatchedTelemetry(
+        self._telemetry = PrometheusTelemetry(
             map(SkuName, settings.skus),
             map(ProviderName, settings.providers),
             version("gpu-runner-autoscaler"),

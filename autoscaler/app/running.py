@@ -22,8 +22,7 @@ from autoscaler.controller.system import SystemClock
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.providers.registry import PROVIDERS, provider_kinds
-from autoscaler.server.listening.kept_sockets import KeptSockets
-from autoscaler.server.listening.listener import ListenError
+from autoscaler.server.listening.listener import KeptSockets, ListenError
 from autoscaler.server.tokens import UnusableTokensError
 from autoscaler.store.opening import open_store
 

@@ -19,7 +19,7 @@ from autoscaler.model.catalogue import (
     LaunchOption,
 )
 from autoscaler.model.identifiers import Installations, ProviderName, Seconds, SkuName
-from autoscaler.server.listening.settings import Address, ServerSettings, TlsFiles
+from autoscaler.server.listening.settings import ServerSettings, TlsFiles
 
 BROKER = "https://broker.actions.githubusercontent.com/health"
 CLOCK_SKEW: Seconds = 60.0
@@ -78,10 +78,10 @@ def github_settings(configuration: config.Configuration) -> GitHubSettings:
 def server_settings(configuration: config.Configuration) -> ServerSettings:
     """Return the server's addresses and certificate."""
     server = configuration.settings.server
-    hook, tls = server.webhook_listen, server.tls
+    tls = server.tls
     return ServerSettings(
-        Address(server.listen.host, server.listen.port),
-        Address(hook.host, hook.port) if hook is not None else None,
+        server.listen,
+        server.webhook_listen,
         TlsFiles(configuration.file(tls.certificate_file), configuration.file(tls.key_file))
         if tls is not None
         else None,

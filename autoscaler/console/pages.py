@@ -20,9 +20,8 @@ from autoscaler.views.jobs import JobView
 from autoscaler.views.machines import MachineView
 from autoscaler.views.offerings import OptionView
 from autoscaler.views.overview import Overview
-from autoscaler.views.past import Past
+from autoscaler.views.past import Past, job_stages, machine_stages
 from autoscaler.views.status import SkuView, StatusView
-from autoscaler.views.timeline import job_stages, machine_stages
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,25 +24,23 @@ from autoscaler.controller.ports.github import (
 )
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.apps.authentication import App, Installation
-from autoscaler.github.apps.installations import Installations
 from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.apps.targets import Target, target_of_repository, target_of_scope
 from autoscaler.github.deliveries import Redelivery
 from autoscaler.github.jobs import JOB_STATES, Source, observe, read_job
-from autoscaler.github.lists.formats import ListedRunner, RunnerPage
+from autoscaler.github.lists.formats import ListedRunner, RunnerPage, WorkflowRun
 from autoscaler.github.lists.page_cache import PageCache
 from autoscaler.github.lists.reader import Lists
-from autoscaler.github.lists.runs import WorkflowRun
 from autoscaler.github.requests.api import Api, read_as
 from autoscaler.github.requests.budget import Budget
 from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.requests.received import Received
-from autoscaler.github.requests.refusals import (
+from autoscaler.github.requests.outcomes import (
     NotAllowedError,
     NotShownError,
     not_shown,
     unusable_answer,
 )
+from autoscaler.github.requests.received import Received
 from autoscaler.github.requests.request_queue import RequestQueue
 from autoscaler.github.requests.transport import Transport
 from autoscaler.github.reruns import JobReruns
@@ -90,8 +88,7 @@ class GitHubClient:
         queue = RequestQueue(budget, clock, settings.concurrency)
         self._api = Api(self._transport, queue, clock, telemetry)
         apps = [App(key, wall or tokens.now) for key in settings.apps]
-        installations = Installations(apps, self._api, tokens)
-        self._apps = AppSelection(self._api, installations, budget, clock)
+        self._apps = AppSelection(self._api, apps, budget, clock, tokens)
         self._groups = RunnerGroups(self._api, clock)
         self.lists = Lists(
             PageCache(self._api, self._transport.url_of, clock),

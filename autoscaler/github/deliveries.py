@@ -20,8 +20,8 @@ from autoscaler.controller.ports.github import Redelivered
 from autoscaler.github.apps.authentication import App
 from autoscaler.github.requests.api import Api, read_as
 from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
+from autoscaler.github.requests.outcomes import unusable_answer
 from autoscaler.github.requests.received import Received, instant_of
-from autoscaler.github.requests.refusals import unusable_answer
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.identifiers import Instant, Seconds
 
@@ -72,15 +72,6 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class FailedDelivery:
-    """A delivery without a successful attempt; `newest` and `at` are of its newest attempt."""
-
-    guid: str
-    newest: int
-    at: Instant
-
-
-@dataclass(frozen=True, slots=True)
 class _Redeliveries:
     """How often a redelivery was requested, and the earliest time of the next request."""
 
@@ -89,21 +80,19 @@ class _Redeliveries:
 
 
 def failed_deliveries(
-    attempts: Iterable[Attempt], known: Mapping[str, FailedDelivery]
-) -> dict[str, FailedDelivery]:
-    """Return the failed deliveries: those in `known`, updated with newly listed attempts."""
+    attempts: Iterable[Attempt], known: Mapping[str, Attempt]
+) -> dict[str, Attempt]:
+    """Return the newest attempt of each failed delivery: those in `known`, and newly listed attempts."""
     failed = dict(known)
-    arrived = set()
     listed: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         listed.setdefault(attempt.guid, []).append(attempt)
     for guid, of_delivery in listed.items():
         if any(attempt.over or attempt.pending for attempt in of_delivery):
-            arrived.add(guid)
-            continue
-        newest = max(of_delivery, key=lambda attempt: (attempt.at, attempt.id))
-        failed[guid] = FailedDelivery(guid, newest.id, newest.at)
-    return {guid: delivery for guid, delivery in failed.items() if guid not in arrived}
+            failed.pop(guid, None)
+        else:
+            failed[guid] = max(of_delivery, key=lambda attempt: (attempt.at, attempt.id))
+    return failed
 
 
 class Redelivery:
@@ -116,7 +105,7 @@ class Redelivery:
         self._app = app
         self._api = api
         self._clock = clock
-        self._failed: dict[str, FailedDelivery] = {}
+        self._failed: dict[str, Attempt] = {}
         self._requested: dict[str, _Redeliveries] = {}
         self._read_until: Instant = 0.0
 
@@ -148,11 +137,11 @@ class Redelivery:
     def _so_far(self, guid: str) -> _Redeliveries:
         return self._requested.get(guid, _Redeliveries(0, 0.0))
 
-    async def _redeliver(self, delivery: FailedDelivery) -> bool:
+    async def _redeliver(self, delivery: Attempt) -> bool:
         request = Request(
             "POST",
             "/app/hook/deliveries/{delivery_id}/attempts",
-            {"delivery_id": delivery.newest},
+            {"delivery_id": delivery.id},
             effect=Effect.WRITE,
             importance=Importance.SYNC,
             expected=frozenset({400, 404, 422}),

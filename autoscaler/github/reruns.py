@@ -25,8 +25,8 @@ from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.apps.targets import Target, target_of_repository
 from autoscaler.github.requests.api import Api, read_as
 from autoscaler.github.requests.exchange import Effect, Request
+from autoscaler.github.requests.outcomes import OUTAGE_DELAY, LimitError, NotShownError, not_shown
 from autoscaler.github.requests.received import Received
-from autoscaler.github.requests.refusals import OUTAGE_DELAY, LimitError, NotShownError, not_shown
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.machines.interruptions import RerunOutcome
 

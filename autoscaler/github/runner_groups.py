@@ -18,8 +18,8 @@ from autoscaler.github.apps.targets import Target
 from autoscaler.github.jobs import RepositoryName
 from autoscaler.github.requests.api import Api, Caller, read_as
 from autoscaler.github.requests.exchange import Importance, Request
+from autoscaler.github.requests.outcomes import NotShownError
 from autoscaler.github.requests.received import Received
-from autoscaler.github.requests.refusals import NotShownError
 from autoscaler.github.requests.single_flight import SingleFlight
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs.access import RunnerGroup

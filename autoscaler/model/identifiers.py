@@ -1,5 +1,6 @@
-"""Identifiers, each with its own type so that mypy finds a mix-up, and the IDs of an installation."""
+"""Identifiers, each with its own type so that mypy finds a mix-up, and addresses to listen on."""
 
+import ipaddress
 from dataclasses import dataclass
 from typing import NewType
 
@@ -54,3 +55,28 @@ class Installations:
         """Return the IDs after the adoption of another installation. Keeps the newest former IDs."""
         former = tuple(one for one in self.all if one != taken)
         return Installations(taken, former[:MOST_FORMER])
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address to listen on. Port 0 means any free port. IPv6 hosts have no brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return `host:port`, with brackets around an IPv6 address."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def loopback(self) -> bool:
+        """Return whether only this host can reach it."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Return True for `localhost`, 127.0.0.0/8 and ::1."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

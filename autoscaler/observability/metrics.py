@@ -1,39 +1,20 @@
 """Implements the `Telemetry` port with Prometheus metrics. Each label has a bounded set of values."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from prometheus_client import CONTENT_TYPE_LATEST, Gauge
+from prometheus_client import Gauge
 
 from autoscaler.controller.ports.telemetry import FleetCounts
-from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage
+from autoscaler.model.accounting import MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
-from autoscaler.model.jobs.access import OUTSIDE_ACCESS_REASONS
-from autoscaler.model.jobs.job import Admission
-from autoscaler.model.machines.failures import HEALTH_CHECKS, FailureClass
-from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines.machine import ExitReason, TerminationReason
-from autoscaler.model.reasons.table import Unmatched
-from autoscaler.observability.call_metrics import CallMetrics, add, observe
-from autoscaler.observability.labels import IMAGE, BoundedLabel
-from autoscaler.observability.series import Series
-
-CONCLUSIONS = (
-    "success",
-    "failure",
-    "cancelled",
-    "skipped",
-    "timed_out",
-    "action_required",
-    "neutral",
-    "stale",
-    "startup_failure",
-)
-"""GitHub's conclusions of a completed job (docs.github.com: REST API, workflow jobs)."""
-
-UNKNOWN_IMAGE = "unknown"
-
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.machines.machine import ExitReason
+from autoscaler.model.reasons.table import FaultCode
+from autoscaler.observability.call_metrics import UNKNOWN_IMAGE, CallMetrics, add, counts, observe
+from autoscaler.views.cost import Spent
 
 MOST_NODES = 50
 """Avoided nodes that have series."""
@@ -42,86 +23,82 @@ MOST_NODES = 50
 class PrometheusTelemetry(CallMetrics):
     """A `Telemetry` with its own registry, for use by one event loop."""
 
-    content_type = CONTENT_TYPE_LATEST
-
     def __init__(
         self,
         skus: Iterable[SkuName],
         providers: Iterable[ProviderName],
         version: str,
         repositories: Iterable[str] = (),
+        *,
+        now: Callable[[], Instant] = time.time,
     ) -> None:
         """`skus` and `providers` are the configured names, `version` is the version of this program.
 
-        `repositories` are those that have series of their own.
+        `repositories` are those that have series of their own. `now` returns the controller's time.
         """
-        skus, providers = tuple(skus), tuple(providers)
-        self._series = Series(version, skus, providers)
-        super().__init__(self._series, BoundedLabel(providers))
-        self._shown = self._series.shown
-        self._avoided: set[tuple[str, str, str]] = set()
-        self._holds: dict[tuple[str, str, str], int] = {}
+        super().__init__(version, tuple(skus), tuple(providers), now)
+        self._avoided: set[tuple[str, ...]] = set()
+        self._holds: dict[tuple[str, ...], int] = {}
         self._repositories = {name.lower(): name for name in repositories}
-        self._sku = BoundedLabel(skus)
-        self._conclusion = BoundedLabel(CONCLUSIONS)
-        self._check = BoundedLabel(HEALTH_CHECKS)
-        self._image = BoundedLabel((UNKNOWN_IMAGE,), extra=32, form=IMAGE)
-        self._code = BoundedLabel(Admission)
-        self._access = BoundedLabel(OUTSIDE_ACCESS_REASONS)
-        self._zone = BoundedLabel(("",), extra=64)
+        self._spent: dict[tuple[str, MachineUse], float] = {}
 
-    def render(self) -> Iterator[bytes]:
-        """Yield all metrics in Prometheus' text format, in pieces. The media type is `content_type`."""
-        return self._series.render()
+    def spent(self) -> Spent:
+        """Return the dollars since the start by SKU and use, of the time that is over."""
+        return dict(self._spent)
+
+    job_failed = counts("jobs_failed", "sku", "fixed")
+    job_unmatched = counts("jobs_unmatched", "fixed")
+    job_refused = counts("jobs_refused", "sku", "refusal")
+    machine_launched = counts("machines_launched", "provider", "fixed", "zone")
+    offering_refused = counts("offerings_refused", "provider", "fixed", "zone", "fixed")
+    machine_terminated = counts("machines_terminated", "sku", "fixed")
+    machine_interrupted = counts("machines_interrupted", "sku", "fixed")
+    rerun = counts("jobs_interrupted", "sku", "fixed")
 
     def job_started(self, sku: SkuName, repository: str, waited: Seconds) -> None:
         """See `Telemetry.job_started`."""
-        observe(self._histograms["job_queue_duration_seconds"].labels(self._sku.value(sku)), waited)
+        observe(self.histograms["job_queue_duration_seconds"].labels(self._sku.value(sku)), waited)
         if (name := self._repositories.get(repository.lower())) is not None:
-            observe(self._histograms["repository_job_queue_duration_seconds"].labels(name), waited)
+            observe(self.histograms["repository_job_queue_duration_seconds"].labels(name), waited)
+        self._note_start()
 
     def job_waited(self, sku: SkuName, stages: Mapping[WaitStage, Seconds]) -> None:
         """See `Telemetry.job_waited`."""
         name = self._sku.value(sku)
         for stage, seconds in stages.items():
-            add(self._counters["job_wait_seconds"].labels(name, stage.value), seconds)
-            observe(
-                self._histograms["job_wait_stage_duration_seconds"].labels(stage.value), seconds
-            )
+            add(self.counters["job_wait_seconds"].labels(name, stage.value), seconds)
+            observe(self.histograms["job_wait_stage_duration_seconds"].labels(stage.value), seconds)
 
     def job_completed(self, sku: SkuName, repository: str, conclusion: str) -> None:
         """See `Telemetry.job_completed`."""
-        values = self._sku.value(sku), self._conclusion.value(conclusion)
-        self._counters["jobs_completed"].labels(*values).inc()
+        values = self.bounded(("sku", "conclusion"), (sku, conclusion))
+        self.counters["jobs_completed"].labels(*values).inc()
         if (name := self._repositories.get(repository.lower())) is not None:
-            self._counters["repository_jobs_completed"].labels(name, values[1]).inc()
-
-    def job_failed(self, sku: SkuName, cause: FailureCause) -> None:
-        """See `Telemetry.job_failed`."""
-        self._counters["jobs_failed"].labels(self._sku.value(sku), cause.value).inc()
+            self.counters["repository_jobs_completed"].labels(name, values[1]).inc()
 
     def machine_used(
         self, sku: SkuName, use: MachineUse, seconds: Seconds, dollars: float, repository: str
     ) -> None:
         """See `Telemetry.machine_used`."""
         values = self._sku.value(sku), use.value
-        add(self._counters["machine_seconds"].labels(*values), seconds)
-        add(self._counters["machine_dollars"].labels(*values), dollars)
+        add(self.counters["machine_seconds"].labels(*values), seconds)
+        add(self.counters["machine_dollars"].labels(*values), dollars)
         if (name := self._repositories.get(repository.lower())) is not None:
-            add(self._counters["repository_machine_seconds"].labels(name), seconds)
-            add(self._counters["repository_machine_dollars"].labels(name), dollars)
+            add(self.counters["repository_machine_seconds"].labels(name), seconds)
+            add(self.counters["repository_machine_dollars"].labels(name), dollars)
+        if math.isfinite(dollars):
+            key = values[0], use
+            self._spent[key] = self._spent.get(key, 0.0) + max(0.0, dollars)
 
     def run_time(self, repository: str, state: RunState, seconds: Seconds) -> None:
         """See `Telemetry.run_time`."""
-        add(self._counters["workflow_run_seconds"].labels(state.value), seconds)
+        add(self.counters["workflow_run_seconds"].labels(state.value), seconds)
         if (name := self._repositories.get(repository.lower())) is not None:
-            add(
-                self._counters["repository_workflow_run_seconds"].labels(name, state.value), seconds
-            )
+            add(self.counters["repository_workflow_run_seconds"].labels(name, state.value), seconds)
 
     def run_ended(self, repository: str, duration: Seconds) -> None:  # noqa: ARG002
         """See `Telemetry.run_ended`."""
-        observe(self._histograms["workflow_run_duration_seconds"], duration)
+        observe(self.histograms["workflow_run_duration_seconds"], duration)
 
     def offerings_on_hold(
         self, counts: Mapping[tuple[ProviderName, CapacityType, FailureClass], int]
@@ -129,31 +106,18 @@ class PrometheusTelemetry(CallMetrics):
         """See `Telemetry.offerings_on_hold`."""
         now = dict.fromkeys(self._holds, 0)
         for (provider, kind, reason), count in counts.items():
-            key = (self._provider.value(provider), kind.value, reason.value)
+            key = self.bounded(("provider", "fixed", "fixed"), (provider, kind, reason))
             now[key] = now.get(key, 0) + count
         for key, count in now.items():
-            self._gauges["offerings_on_hold"].labels(*key).set(count)
+            self.gauges["offerings_on_hold"].labels(*key).set(count)
         self._holds = now
-
-    def job_unmatched(self, reason: Unmatched) -> None:
-        """See `Telemetry.job_unmatched`."""
-        self._counters["jobs_unmatched"].labels(reason.value).inc()
-
-    def job_refused(self, sku: SkuName, code: str) -> None:
-        """See `Telemetry.job_refused`."""
-        self._counters["jobs_refused"].labels(self._sku.value(sku), self._code.value(code)).inc()
-
-    def job_outside_access(self, sku: SkuName, reason: str) -> None:
-        """See `Telemetry.job_outside_access`."""
-        values = self._sku.value(sku), self._access.value(reason)
-        self._counters["jobs_outside_access"].labels(*values).inc()
 
     def launches(
         self, sku: SkuName, provider: ProviderName, capacity_type: CapacityType, count: int
     ) -> None:
         """See `Telemetry.launches`."""
-        values = self._sku.value(sku), self._provider.value(provider), capacity_type.value
-        self._counters["launches"].labels(*values).inc(max(count, 0))
+        values = self.bounded(("sku", "provider", "fixed"), (sku, provider, capacity_type))
+        self.counters["launches"].labels(*values).inc(max(count, 0))
 
     def launch_failures(
         self,
@@ -164,112 +128,94 @@ class PrometheusTelemetry(CallMetrics):
         count: int,
     ) -> None:
         """See `Telemetry.launch_failures`."""
-        kind = capacity_type.value if capacity_type is not None else "unknown"
-        values = self._sku.value(sku), self._provider.value(provider), kind, failure.value
-        self._counters["launch_failures"].labels(*values).inc(max(count, 0))
-
-    def machine_launched(
-        self, provider: ProviderName, capacity_type: CapacityType, zone: str
-    ) -> None:
-        """See `Telemetry.machine_launched`."""
-        values = self._provider.value(provider), capacity_type.value, self._zone.value(zone)
-        self._counters["machines_launched"].labels(*values).inc()
-
-    def offering_refused(
-        self, provider: ProviderName, capacity_type: CapacityType, zone: str, failure: FailureClass
-    ) -> None:
-        """See `Telemetry.offering_refused`."""
-        values = self._provider.value(provider), capacity_type.value, self._zone.value(zone)
-        self._counters["offerings_refused"].labels(*values, failure.value).inc()
-
-    def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
-        """See `Telemetry.machine_terminated`."""
-        self._counters["machines_terminated"].labels(self._sku.value(sku), reason_code.value).inc()
+        words = sku, provider, capacity_type or "unknown", failure
+        values = self.bounded(("sku", "provider", "fixed", "fixed"), words)
+        self.counters["launch_failures"].labels(*values).inc(max(count, 0))
 
     def health_check_failed(self, sku: SkuName, check: str, image: str) -> None:
         """See `Telemetry.health_check_failed`."""
-        self._counters["health_checks_failed"].labels(*self._failed_check(sku, check, image)).inc()
+        values = self.bounded(("sku", "check", "image"), (sku, check, image or UNKNOWN_IMAGE))
+        self.counters["health_checks_failed"].labels(*values).inc()
+        self._note(FaultCode.HEALTH_CHECKS_FAIL, *values)
 
-    def _failed_check(self, sku: SkuName, check: str, image: str) -> tuple[str, str, str]:
-        """Return the labels of a machine that failed its health checks."""
-        of_image = self._image.value(image or UNKNOWN_IMAGE)
-        return self._sku.value(sku), self._check.value(check), of_image
+    def job_outside_access(self, sku: SkuName, reason: str) -> None:
+        """See `Telemetry.job_outside_access`."""
+        values = self.bounded(("sku", "access"), (sku, reason))
+        self.counters["jobs_outside_access"].labels(*values).inc()
+        self._note(FaultCode.JOB_OUTSIDE_ACCESS, *values)
 
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
         """See `Telemetry.runner_exited`."""
-        self._counters["runner_exits"].labels(self._sku.value(sku), reason.value).inc()
+        name = self._sku.value(sku)
+        self.counters["runner_exits"].labels(name, reason.value).inc()
+        if reason is ExitReason.VERSION_DEPRECATED:
+            self._note(FaultCode.RUNNER_VERSION_REFUSED, name)
 
-    def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:  # noqa: ARG002
+    def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
         """See `Telemetry.runner_deadline`. Without a deadline there is no series: 0 would be a time."""
         name = self._sku.value(sku)
+        self._versions[name] = version
         if at is None or not math.isfinite(at):
-            self._gauges["runner_version_deadline_timestamp_seconds"].remove(name)
+            self.gauges["runner_version_deadline_timestamp_seconds"].remove(name)
         else:
-            self._gauges["runner_version_deadline_timestamp_seconds"].labels(name).set(at)
-
-    def machine_interrupted(self, sku: SkuName, kind: NoticeKind) -> None:
-        """See `Telemetry.machine_interrupted`."""
-        self._counters["machines_interrupted"].labels(self._sku.value(sku), kind.value).inc()
-
-    def rerun(self, sku: SkuName, outcome: RerunOutcome) -> None:
-        """See `Telemetry.rerun`."""
-        self._counters["jobs_interrupted"].labels(self._sku.value(sku), outcome.value).inc()
+            self.gauges["runner_version_deadline_timestamp_seconds"].labels(name).set(at)
 
     def fleet(self, counts: FleetCounts) -> None:
         """See `Telemetry.fleet`. Sets every series that `counts` does not contain to zero."""
-        now: dict[tuple[Gauge, tuple[str, ...]], float] = dict.fromkeys(self._shown, 0)
+        now: dict[tuple[Gauge, tuple[str, ...]], float] = dict.fromkeys(self.shown, 0)
         for gauge, by_sku in (
-            (self._gauges["jobs_waiting"], counts.jobs_waiting),
-            (self._gauges["jobs_in_progress"], counts.jobs_in_progress),
-            (self._gauges["jobs_awaiting_approval"], counts.jobs_awaiting_approval),
+            (self.gauges["jobs_waiting"], counts.jobs_waiting),
+            (self.gauges["jobs_in_progress"], counts.jobs_in_progress),
+            (self.gauges["jobs_awaiting_approval"], counts.jobs_awaiting_approval),
         ):
             for sku, count in by_sku.items():
                 key = (gauge, (self._sku.value(sku),))
                 now[key] = now.get(key, 0) + count
         for (sku, code), count in counts.waiting_reasons.items():
-            reason = (self._gauges["jobs_waiting_by_reason"], (self._sku.value(sku), code.value))
+            reason = (self.gauges["jobs_waiting_by_reason"], (self._sku.value(sku), code.value))
             now[reason] = now.get(reason, 0) + count
         for sku, age in counts.oldest_waiting.items():
             # SKUs that left the configuration share one series, which shows the oldest job of all.
-            key = (self._gauges["oldest_waiting_job_age_seconds"], (self._sku.value(sku),))
+            key = (self.gauges["oldest_waiting_job_age_seconds"], (self._sku.value(sku),))
             now[key] = max(now.get(key, 0.0), age)
         for (sku, state), count in counts.machines.items():
-            place = (self._gauges["machines"], (self._sku.value(sku), state.value))
+            place = (self.gauges["machines"], (self._sku.value(sku), state.value))
             now[place] = now.get(place, 0) + count
         for (sku, at), count in counts.runners.items():
-            place = (self._gauges["runners"], (self._sku.value(sku), at.value))
+            place = (self.gauges["runners"], (self._sku.value(sku), at.value))
             now[place] = now.get(place, 0) + count
         now.update(dict.fromkeys(self._open_circuits(counts), 1))
         # A series begins with its first count: most states of most SKUs are rare.
-        now = {key: value for key, value in now.items() if value or key in self._shown}
+        now = {key: value for key, value in now.items() if value or key in self.shown}
         for (gauge, labels), value in now.items():
-            if self._shown.get((gauge, labels)) != value:
+            if self.shown.get((gauge, labels)) != value:
                 gauge.labels(*labels).set(value)
-        self._shown = now
+        self.shown = now
         self._show_avoided(counts)
-        self._gauges["machines_foreign"].set(counts.machines_foreign)
-        self._gauges["machines_unverified"].set(counts.machines_unverified)
-        self._gauges["machines_not_terminating"].set(counts.machines_not_terminating)
-        self._gauges["cost_dollars_per_hour"].set(counts.dollars_per_hour)
+        self.gauges["machines_foreign"].set(counts.machines_foreign)
+        self.gauges["machines_unverified"].set(counts.machines_unverified)
+        self.gauges["machines_not_terminating"].set(counts.machines_not_terminating)
+        self.gauges["cost_dollars_per_hour"].set(counts.dollars_per_hour)
+        self._note_excess(counts)
 
     def _show_avoided(self, counts: FleetCounts) -> None:
         """Show the nodes that are avoided, and only these: nodes come and go, so old series are removed."""
         now = {
-            (self._sku.value(sku), self._provider.value(provider), node)
+            (*self.bounded(("sku", "provider"), (sku, provider)), node)
             for sku, provider, node in sorted(counts.nodes_avoided)[:MOST_NODES]
         }
         for gone in self._avoided - now:
-            self._gauges["node_avoided"].remove(*gone)
+            self.gauges["node_avoided"].remove(*gone)
         for new in now - self._avoided:
-            self._gauges["node_avoided"].labels(*new).set(1)
+            self.gauges["node_avoided"].labels(*new).set(1)
         self._avoided = now
 
     def _open_circuits(self, counts: FleetCounts) -> Iterator[tuple[Gauge, tuple[str, ...]]]:
         for sku in counts.circuits_open:
-            yield self._gauges["sku_circuit_open"], (self._sku.value(sku),)
+            yield self.gauges["sku_circuit_open"], (self._sku.value(sku),)
         for sku, provider in counts.option_circuits_open:
-            option = self._sku.value(sku), self._provider.value(provider)
-            yield self._gauges["launch_option_circuit_open"], option
+            option = self.bounded(("sku", "provider"), (sku, provider))
+            yield self.gauges["launch_option_circuit_open"], option
 
     def use_skus(self, skus: Iterable[SkuName]) -> None:
         """Use these names as label values, too: the configuration has changed."""

@@ -4,6 +4,7 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import (
+    CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
     Gauge,
@@ -223,8 +224,10 @@ class Series:
         self._show_zeroes(skus)
         self._show_no_readings(providers)
 
+    content_type = CONTENT_TYPE_LATEST
+
     def render(self) -> Iterator[bytes]:
-        """Yield all metrics in Prometheus' text format, one metric at a time."""
+        """Yield all metrics in Prometheus' text format, one at a time. The media type is `content_type`."""
         for metric in self._registry.collect():
             yield generate_latest(_WithoutCreated(metric))
 

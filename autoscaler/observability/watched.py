@@ -3,23 +3,20 @@
 The thresholds are those of the alerts, without the delays after which an alert fires.
 """
 
-import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from prometheus_client import Gauge
 
 from autoscaler.controller.ports.telemetry import FleetCounts
-from autoscaler.model.accounting import MachineUse
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
-from autoscaler.model.machines.machine import ExitReason, MachineState
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import FaultCode
 from autoscaler.model.wording import counted, duration
-from autoscaler.observability.metrics import PrometheusTelemetry
-from autoscaler.views.cost import Spent
+from autoscaler.observability.series import Series
 
 BUDGET_RESETS_AFTER: Seconds = 3600.0
 WRITES_STEP: Seconds = 30.0
@@ -47,23 +44,22 @@ class _Writes:
     slow: int = 0
 
 
-class WatchedTelemetry(PrometheusTelemetry):
-    """A `Telemetry` that also answers `faults` and `spent`.
+class WatchedSeries(Series):
+    """All metrics, and what is wrong according to them.
 
-    It reads gauges, and remembers a few values for each label of what they do not show.
+    It reads gauges. Of what they do not show, it remembers a few values for each label, which the methods of
+    `Telemetry` note.
     """
 
     def __init__(
         self,
-        skus: Iterable[SkuName],
-        providers: Iterable[ProviderName],
         version: str,
-        repositories: Iterable[str] = (),
-        *,
+        skus: Collection[SkuName],
+        providers: Collection[ProviderName],
         now: Callable[[], Instant],
     ) -> None:
-        """`now` returns the time of the controller's clock. The others are as for `PrometheusTelemetry`."""
-        super().__init__(skus, providers, version, repositories)
+        """`now` returns the time of the controller's clock. The others are as for `Series`."""
+        super().__init__(version, skus, providers)
         self._now = now
         self._arrived_at = now()
         self._missed_at: Instant | None = None
@@ -76,10 +72,9 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._versions: dict[str, str] = {}
         self._budgets: dict[tuple[str, ...], Instant] = {}
         """When each rate limit bucket was read last."""
-        self._spent: dict[tuple[str, MachineUse], float] = {}
 
     def render(self) -> Iterator[bytes]:
-        """See `PrometheusTelemetry.render`."""
+        """See `Series.render`. Leaves out rate limits that GitHub has reset since their last answer."""
         self._drop_reset_budgets()
         return super().render()
 
@@ -88,37 +83,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._drop_reset_budgets()
         return (*self._of_deliveries(), *self._of_machines(), *self._of_github(), *self._of_loop())
 
-    def spent(self) -> Spent:
-        """Return the dollars since the start by SKU and use, of the time that is over."""
-        return dict(self._spent)
-
-    def machine_used(
-        self, sku: SkuName, use: MachineUse, seconds: Seconds, dollars: float, repository: str
-    ) -> None:
-        """See `Telemetry.machine_used`."""
-        super().machine_used(sku, use, seconds, dollars, repository)
-        if math.isfinite(dollars):
-            key = self._sku.value(sku), use
-            self._spent[key] = self._spent.get(key, 0.0) + max(0.0, dollars)
-
-    def delivery(self, answer: DeliveryAnswer) -> None:
-        """See `Telemetry.delivery`."""
-        super().delivery(answer)
-        if answer in _ARRIVED:
-            self._arrived_at, self._missed_at = self._now(), None
-        elif answer in _NOT_STORED:
-            self._note(FaultCode.STORE_FAILS, answer)
-
-    def job_started(self, sku: SkuName, repository: str, waited: Seconds) -> None:
-        """See `Telemetry.job_started`."""
-        super().job_started(sku, repository, waited)
-        # A webhook that was accepted a moment ago may have reported this start.
-        if self._missed_at is None and self._now() - self._arrived_at >= _SILENT.above:
-            self._missed_at = self._now()
-
-    def fleet(self, counts: FleetCounts) -> None:
-        """See `Telemetry.fleet`."""
-        super().fleet(counts)
+    def _note_excess(self, counts: FleetCounts) -> None:
         running = sum(counts.jobs_in_progress.values())
         machines = sum(
             count for (_, state), count in counts.machines.items() if state in _FOR_A_JOB
@@ -129,41 +94,20 @@ class WatchedTelemetry(PrometheusTelemetry):
         elif self._excess_since is None:
             self._excess_since = self._now()
 
-    def health_check_failed(self, sku: SkuName, check: str, image: str) -> None:
-        """See `Telemetry.health_check_failed`."""
-        super().health_check_failed(sku, check, image)
-        self._note(FaultCode.HEALTH_CHECKS_FAIL, *self._failed_check(sku, check, image))
+    def _note_delivery(self, answer: DeliveryAnswer) -> None:
+        if answer in _ARRIVED:
+            self._arrived_at, self._missed_at = self._now(), None
+        elif answer in _NOT_STORED:
+            self._note(FaultCode.STORE_FAILS, answer)
 
-    def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
-        """See `Telemetry.runner_exited`."""
-        super().runner_exited(sku, reason)
-        if reason is ExitReason.VERSION_DEPRECATED:
-            self._note(FaultCode.RUNNER_VERSION_REFUSED, self._sku.value(sku))
+    def _note_start(self) -> None:
+        # A webhook that was accepted a moment ago may have reported this start.
+        if self._missed_at is None and self._now() - self._arrived_at >= _SILENT.above:
+            self._missed_at = self._now()
 
-    def job_outside_access(self, sku: SkuName, reason: str) -> None:
-        """See `Telemetry.job_outside_access`."""
-        super().job_outside_access(sku, reason)
-        values = self._sku.value(sku), self._access.value(reason)
-        self._note(FaultCode.JOB_OUTSIDE_ACCESS, *values)
-
-    def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
-        """See `Telemetry.runner_deadline`."""
-        super().runner_deadline(sku, version, at)
-        self._versions[self._sku.value(sku)] = version
-
-    def github_budget(
-        self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
-    ) -> None:
-        """See `Telemetry.github_budget`."""
-        super().github_budget(app, account, resource, remaining, limit)
-        if remaining is not None and limit:
-            self._budgets[self._bucket(app, account, resource)] = self._now()
-
-    def store_write(self, operation: str, duration: Seconds) -> None:
-        """See `Telemetry.store_write`."""
-        super().store_write(operation, duration)
+    def _note_write(self, operation: str, duration: Seconds) -> None:
         steps = deque[_Writes](maxlen=int(_SLOW.within / WRITES_STEP))
-        steps = self._writes.setdefault(self._write.value(operation), steps)
+        steps = self._writes.setdefault(operation, steps)
         now = self._now()
         if not steps or not 0.0 <= now - steps[-1].since < WRITES_STEP:
             steps.append(_Writes(now))
@@ -176,8 +120,8 @@ class WatchedTelemetry(PrometheusTelemetry):
         for bucket, at in tuple(self._budgets.items()):
             if now - at >= BUDGET_RESETS_AFTER:
                 del self._budgets[bucket]
-                self._gauges["github_rate_limit_remaining"].remove(*bucket)
-                self._gauges["github_rate_limit"].remove(*bucket)
+                self.gauges["github_rate_limit_remaining"].remove(*bucket)
+                self.gauges["github_rate_limit"].remove(*bucket)
 
     def _note(self, code: FaultCode, *labels: str) -> None:
         """Remember that something happened that is a fault if it happened often enough."""
@@ -209,7 +153,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         within = duration(code.entry.threshold.within)
         for _, (sku, check, image) in self._recently(code):
             yield Fault.of(code, sku=sku, check=check, image=image, within=within)
-        opened = {sku for (sku,), is_open in _values(self._gauges["sku_circuit_open"]) if is_open}
+        opened = {sku for (sku,), is_open in _values(self.gauges["sku_circuit_open"]) if is_open}
         for _, (sku,) in self._recently(FaultCode.RUNNER_VERSION_REFUSED):
             if sku in opened:
                 yield Fault.of(FaultCode.RUNNER_VERSION_REFUSED, sku=sku)
@@ -219,7 +163,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         for sku, reasons in outside.items():
             yield Fault.of(FaultCode.JOB_OUTSIDE_ACCESS, sku=sku, reasons=", ".join(reasons))
         code = FaultCode.RUNNER_VERSION_EXPIRES
-        for (sku,), at in _values(self._gauges["runner_version_deadline_timestamp_seconds"]):
+        for (sku,), at in _values(self.gauges["runner_version_deadline_timestamp_seconds"]):
             if at - now < code.entry.threshold.above:
                 variant = "" if at > now else "over"
                 version, time = self._versions[sku], duration(abs(at - now))
@@ -229,8 +173,8 @@ class WatchedTelemetry(PrometheusTelemetry):
             yield Fault.of(FaultCode.LEAK_SUSPECTED, time=time, excess=self._excess)
 
     def _of_github(self) -> Iterator[Fault]:
-        limits, code = dict(_values(self._gauges["github_rate_limit"])), FaultCode.GITHUB_BUDGET_LOW
-        for bucket, remaining in _values(self._gauges["github_rate_limit_remaining"]):
+        limits, code = dict(_values(self.gauges["github_rate_limit"])), FaultCode.GITHUB_BUDGET_LOW
+        for bucket, remaining in _values(self.gauges["github_rate_limit_remaining"]):
             limit = limits.get(bucket, 0.0) if bucket in self._budgets else 0.0
             if remaining < code.entry.threshold.share * limit:
                 app, account, resource = bucket
@@ -242,20 +186,20 @@ class WatchedTelemetry(PrometheusTelemetry):
                     resource=resource,
                 )
         code = FaultCode.GITHUB_LISTS_STALE
-        for (account,), seconds in _values(self._gauges["github_staleness_seconds"]):
+        for (account,), seconds in _values(self.gauges["github_staleness_seconds"]):
             if seconds > code.entry.threshold.above:
                 yield Fault.of(code, account, time=duration(seconds))
-        for (account, group, reason), wide in _values(self._gauges["runner_group_too_wide"]):
+        for (account, group, reason), wide in _values(self.gauges["runner_group_too_wide"]):
             if wide:
                 about, why = f"{account}/{group}", reason.replace("_", " ")
                 yield Fault.of(FaultCode.RUNNER_GROUP_TOO_WIDE, about, reason=why)
 
     def _of_loop(self) -> Iterator[Fault]:
-        for _, ahead in _values(self._gauges["github_clock_ahead_seconds"]):
+        for _, ahead in _values(self.gauges["github_clock_ahead_seconds"]):
             if abs(ahead) > FaultCode.CLOCK_SKEWED.entry.threshold.above:
                 side, time = "ahead of" if ahead > 0 else "behind", duration(abs(ahead))
                 yield Fault.of(FaultCode.CLOCK_SKEWED, time=time, side=side)
-        for _, lag in _values(self._gauges["event_loop_lag_max_seconds"]):
+        for _, lag in _values(self.gauges["event_loop_lag_max_seconds"]):
             if lag > FaultCode.CONTROLLER_SLOW.entry.threshold.above:
                 yield Fault.of(FaultCode.CONTROLLER_SLOW, lag=lag)
         now = self._now()

@@ -1,14 +1,62 @@
-"""The controller's answers as text for a terminal. Ages count by the controller's clock, not by this host's."""
+"""The controller's answers as text for a terminal. Ages count by the controller's clock, not by this host's.
 
-from typing import Any
+Output to a pipe has full words, and one line for each row of a table.
+"""
+
+import sys
+from collections.abc import Collection, Iterable, Sequence
 
 import typer
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from autoscaler.model.wording import counted, duration, moment
-from autoscaler.operator_commands.options import plain
-from autoscaler.operator_commands.tables import print_table
+from autoscaler.operator_commands.options import Answer, plain
 
-Answer = dict[str, Any]
+_PIPE_WIDTH = 10_000
+_GAP = "  "
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], long: Collection[str]
+) -> None:
+    """Print rows below their column names.
+
+    On a terminal that is too narrow, the columns in `long` have a second line for each row, so that words stay
+    whole: an ID in two pieces cannot be copied. The line with the first column comes first.
+    """
+    texts = [list(columns), *([plain(cell) for cell in row] for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
+    width = None if sys.stdout.isatty() else _PIPE_WIDTH
+    console = Console(file=sys.stdout, width=width, color_system=None, highlight=False)
+    if sum(widths) + len(_GAP) * (len(widths) - 1) > console.width:
+        _print_in_pairs(console, texts, widths, [name in long for name in columns])
+        return
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column)
+    for cells in texts[1:]:
+        table.add_row(*map(Text, cells))
+    console.print(table)
+
+
+def _print_in_pairs(
+    console: Console, texts: list[list[str]], widths: list[int], is_long: list[bool]
+) -> None:
+    """Print two lines for each row: the cells that are not long below each other, and the long ones."""
+    for cells in texts:
+        kinds = list(zip(cells, widths, is_long, strict=True))
+        short = _GAP.join(
+            text + " " * (width - cell_len(text)) for text, width, far in kinds if not far
+        )
+        lines = [short.rstrip(), _GAP.join(text for text, _, far in kinds if far and text)]
+        first, second = reversed(lines) if is_long[0] else lines
+        console.print(Text(first, overflow="fold"))
+        if second:
+            console.print(Padding(Text(second, overflow="fold"), (0, 0, 0, 2), expand=False))
 
 
 def print_status(seen: Answer, *, every: bool) -> None:
@@ -177,3 +225,64 @@ def _place(wait: Answer | None) -> str:
 def job_name(job: Answer) -> str:
     """Return the name of a job after that of its workflow."""
     return " / ".join(part for part in (job["workflow"], job["name"]) if part)
+
+
+def print_preview(found: Answer) -> None:
+    """Print what a changed fleet.yaml would do."""
+    seen = found["preview"]
+    for key in found["changed"]:
+        typer.echo(f"changed: {plain(key)}")
+    for key in found["needs_restart"]:
+        typer.echo(f"not in this plan (a reload restarts the controller): {plain(key)}")
+    for problem in found["refused"]:
+        typer.echo(f"a reload would refuse this now: {plain(problem)}")
+    if not found["changed"]:
+        typer.echo("no changed key affects this plan")
+    _print_launches(seen["launches"])
+    _print_terminations(seen["terminations"], seen["terminated"])
+    if seen["waiting"]:
+        typer.echo("")
+        print_table(
+            ("jobs", "SKU", "would wait for", "reason"),
+            [(one["count"], one["sku"], one["code"], one["message"]) for one in seen["waiting"]],
+            long=("SKU", "reason"),
+        )
+    if count := seen["without_sku"]:
+        jobs = "1 queued job" if count == 1 else f"{count} queued jobs"
+        typer.echo(f"{jobs} would have no SKU")
+    before, after = seen["dollars_before"], seen["dollars_after"]
+    typer.echo("")
+    typer.echo(
+        f"cost at on-demand prices: ${before:,.2f} an hour now, ${after:,.2f} after this plan"
+    )
+
+
+def _print_launches(launches: list[Answer]) -> None:
+    typer.echo("")
+    if not launches:
+        typer.echo("no machine would be launched")
+        return
+    rows = [
+        (
+            one["count"],
+            one["sku"],
+            f"{one['provider']} {one['capacity_type']}",
+            f"${one['dollars_per_hour']:,.2f}",
+        )
+        for one in launches
+    ]
+    print_table(("launch", "SKU", "where", "an hour"), rows, long=("SKU",))
+
+
+def _print_terminations(shown: list[Answer], total: int) -> None:
+    if not shown:
+        typer.echo("no machine would be terminated")
+        return
+    typer.echo("")
+    print_table(
+        ("terminate", "SKU", "reason", "why"),
+        [(one["machine"], one["sku"], one["reason"], one["why"]) for one in shown],
+        long=("SKU", "why"),
+    )
+    if total > len(shown):
+        typer.echo(f"... and {total - len(shown)} more")

@@ -1,44 +1,41 @@
 """The commands that ask a running controller: status, jobs, machines, history and explain."""
 
+from functools import partial
 from types import ModuleType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoscaler.operator_commands.arguments import job_number, labels_of, machine_state, usable_name
 from autoscaler.operator_commands.options import (
-    Config,
-    Json,
-    TokenFile,
-    Url,
-    connected,
-    print_json,
+    Reply,
+    controller_command,
+    job_number,
+    labels_of,
+    machine_state,
+    usable_name,
 )
+
+if TYPE_CHECKING:
+    from autoscaler.operator_commands.client import OperatorClient
 
 OfSku = Annotated[str | None, typer.Option("--sku", metavar="SKU", help="Only of this SKU.")]
 Limit = Annotated[int, typer.Option(min=1, max=250, help="Maximum number of rows.")]
 
 
+@controller_command
 def status(
-    config: Config,
+    client: "OperatorClient",
     every: Annotated[
         bool, typer.Option("--all", help="Also list SKUs that have neither jobs nor machines.")
     ] = False,
-    as_json: Json = False,
-    url: Url = None,
-    token_file: TokenFile = None,
-) -> None:
+) -> Reply:
     """Show what waits, what is wrong, and the machines."""
-    with connected(config, url, token_file) as client:
-        seen = client.ask("/admin/status")
-    if as_json:
-        print_json(seen)
-    else:
-        _pages().print_status(seen, every=every)
+    return Reply(client.ask("/admin/status"), partial(_pages().print_status, every=every))
 
 
+@controller_command
 def jobs(
-    config: Config,
+    client: "OperatorClient",
     running: Annotated[
         bool, typer.Option("--running", help="List jobs in progress instead of waiting jobs.")
     ] = False,
@@ -47,25 +44,19 @@ def jobs(
     ] = False,
     sku: OfSku = None,
     limit: Limit = 50,
-    as_json: Json = False,
-    url: Url = None,
-    token_file: TokenFile = None,
-) -> None:
+) -> Reply:
     """List waiting jobs with the reason, oldest first."""
     if unmatched and (running or sku is not None):
         other = "--running" if running else "--sku"
         raise typer.BadParameter(f"cannot be used with {other}", param_hint="--unmatched")
     state = "unmatched" if unmatched else "in_progress" if running else "waiting"
-    with connected(config, url, token_file) as client:
-        found = client.ask("/admin/jobs", state=state, sku=sku, limit=limit)
-    if as_json:
-        print_json(found)
-    else:
-        _pages().print_jobs(found, state)
+    found = client.ask("/admin/jobs", state=state, sku=sku, limit=limit)
+    return Reply(found, partial(_pages().print_jobs, state=state))
 
 
+@controller_command
 def machines(
-    config: Config,
+    client: "OperatorClient",
     sku: OfSku = None,
     state: Annotated[
         str | None,
@@ -74,21 +65,15 @@ def machines(
         ),
     ] = None,
     limit: Limit = 50,
-    as_json: Json = False,
-    url: Url = None,
-    token_file: TokenFile = None,
-) -> None:
+) -> Reply:
     """List machines by SKU, in the order of their life."""
-    with connected(config, url, token_file) as client:
-        found = client.ask("/admin/machines", state=state, sku=sku, limit=limit)
-    if as_json:
-        print_json(found)
-    else:
-        _pages().print_machines(found)
+    found = client.ask("/admin/machines", state=state, sku=sku, limit=limit)
+    return Reply(found, _pages().print_machines)
 
 
+@controller_command
 def history(
-    config: Config,
+    client: "OperatorClient",
     name: Annotated[
         str,
         typer.Argument(
@@ -97,22 +82,16 @@ def history(
             "a provider, an installation, or all (the fleet).",
         ),
     ],
-    as_json: Json = False,
-    url: Url = None,
-    token_file: TokenFile = None,
-) -> None:
+) -> Reply:
     """Show the history of a job, a machine or the fleet. The oldest row comes first."""
     record = job_number(name) or usable_name(name)
-    with connected(config, url, token_file) as client:
-        found = client.ask(f"/admin/history/{client.quoted(record)}")
-    if as_json:
-        print_json(found)
-    else:
-        _pages().print_history(found["history"])
+    found = client.ask(f"/admin/history/{client.quoted(record)}")
+    return Reply(found, lambda answer: _pages().print_history(answer["history"]))
 
 
+@controller_command
 def explain(
-    config: Config,
+    client: "OperatorClient",
     what: Annotated[
         list[str],
         typer.Argument(
@@ -126,28 +105,20 @@ def explain(
             help="The repository of a job with these labels. Without it, scopes and access do not count.",
         ),
     ] = None,
-    as_json: Json = False,
-    url: Url = None,
-    token_file: TokenFile = None,
-) -> None:
+) -> Reply:
     """Explain why a job waits, and what happens next.
 
     Shows the job's SKU, its place in line and what was tried. With labels instead of a job, show which SKU
     would run the job and where its machines launch.
     """
-    job = job_number(what[0]) if len(what) == 1 else None
-    labels = labels_of(what) if job is None else []
-    with connected(config, url, token_file) as client:
-        if job is not None:
-            found = client.ask("/admin/explain", job=job)
-        else:
-            found = client.ask("/admin/explain", labels=",".join(labels), repository=repository)
-    if as_json:
-        print_json(found)
-    else:
-        from autoscaler.operator_commands.explanation import print_explanation
+    from autoscaler.operator_commands.explanation import print_explanation
 
-        print_explanation(found)
+    job = job_number(what[0]) if len(what) == 1 else None
+    if job is not None:
+        return Reply(client.ask("/admin/explain", job=job), print_explanation)
+    labels = ",".join(labels_of(what))
+    found = client.ask("/admin/explain", labels=labels, repository=repository)
+    return Reply(found, print_explanation)
 
 
 def _pages() -> ModuleType:

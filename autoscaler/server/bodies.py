@@ -23,19 +23,6 @@ class BodyRefusedError(Exception):
         self.reason = reason
 
 
-@dataclass(slots=True, eq=False)
-class _Body:
-    """A body that is being read: its bytes so far, and the timer for the rest.
-
-    `reserved` is the number of its bytes in the total. `dropped` is set when another body took its memory.
-    """
-
-    arrived: bytearray = field(default_factory=bytearray)
-    reserved: int = 0
-    patience: asyncio.Timeout | None = None
-    dropped: bool = False
-
-
 @dataclass(slots=True)
 class Bodies:
     """Reads bodies of at most `limit` bytes and `timeout` seconds, `together` bytes in memory at once.
@@ -48,62 +35,35 @@ class Bodies:
     timeout: Seconds = 10.0
     together: int = 64 * MEBIBYTE
     _reserved: int = field(default=0, init=False)
-    _arriving: dict[_Body, None] = field(default_factory=dict, init=False)
+    arriving: dict["_Body", None] = field(default_factory=dict, init=False)
+    """The incomplete bodies, the oldest first."""
 
-    def read(self, request: web.Request) -> "_Reading":
+    def read(self, request: web.Request) -> "_Body":
         """Return a context that reads the whole body and frees its memory at the end.
 
         Raises: BodyRefusedError on entry, ConnectionError if the peer disconnected.
         """
-        return _Reading(self, request)
+        return _Body(self, request)
 
-    async def fill(self, body: _Body, request: web.Request) -> bytes:
-        """Return the body, and reserve memory for it. Raises: as the context of `read`."""
-        if request.headers.get("Content-Encoding", "identity") != "identity":
-            raise BodyRefusedError("encoded")
-        if (request.content_length or 0) > self.limit:
-            raise BodyRefusedError("too_large")
-        if not request.content.is_eof():
-            return await self._wait_for(body, request.content)
-        # Most bodies have arrived completely: those need neither a timer nor a copy.
-        whole = _read(request.content)
-        self._reserve(body, len(whole))
-        return whole
-
-    def release(self, body: _Body) -> None:
-        """Subtract a body's bytes from the total."""
-        self._reserved -= body.reserved
-        body.reserved = 0
-
-    async def _wait_for(self, body: _Body, content: StreamReader) -> bytes:
-        try:
-            async with asyncio.timeout(self.timeout) as body.patience:
-                self._arriving[body] = None
-                while chunk := await content.readany():
-                    self._reserve(body, len(chunk))
-                    body.arrived += chunk
-                self._reserve(body, 0)
-                return bytes(body.arrived)
-        except TimeoutError as error:
-            raise BodyRefusedError("busy" if body.dropped else "too_slow") from error
-        except web.RequestPayloadError as error:
-            raise BodyRefusedError("broken") from error
-        finally:
-            self._arriving.pop(body, None)
-
-    def _reserve(self, body: _Body, more: int) -> None:
+    def reserve(self, body: "_Body", more: int) -> None:
+        """Add bytes of a body to the total. Raises: BodyRefusedError."""
         if body.reserved + more > self.limit:
             raise BodyRefusedError("too_large")
-        while self._reserved + more > self.together and self._arriving:
-            self._drop(next(iter(self._arriving)))
+        while self._reserved + more > self.together and self.arriving:
+            self._drop(next(iter(self.arriving)))
         # This body may have been dropped just now, or while this chunk arrived.
         if body.dropped or self._reserved + more > self.together:
             raise BodyRefusedError("busy")
         body.reserved += more
         self._reserved += more
 
-    def _drop(self, body: _Body) -> None:
-        del self._arriving[body]
+    def release(self, body: "_Body") -> None:
+        """Subtract a body's bytes from the total."""
+        self._reserved -= body.reserved
+        body.reserved = 0
+
+    def _drop(self, body: "_Body") -> None:
+        del self.arriving[body]
         body.dropped = True
         self.release(body)
         body.arrived.clear()
@@ -111,19 +71,26 @@ class Bodies:
             body.patience.reschedule(asyncio.get_running_loop().time())
 
 
-@dataclass(slots=True)
-class _Reading:
-    """The context of `Bodies.read`. A context manager made from a generator is 5 us slower per delivery."""
+@dataclass(slots=True, eq=False)
+class _Body:
+    """The context of `Bodies.read`. A context manager made from a generator is 5 us slower per delivery.
+
+    Has the bytes that arrived so far, and the timer for the rest. `reserved` is the number of its bytes in the
+    total. `dropped` is set when another body took its memory.
+    """
 
     bodies: Bodies
     request: web.Request
-    body: _Body = field(default_factory=_Body)
+    arrived: bytearray = field(default_factory=bytearray)
+    reserved: int = 0
+    patience: asyncio.Timeout | None = None
+    dropped: bool = False
 
     async def __aenter__(self) -> bytes:
         try:
-            return await self.bodies.fill(self.body, self.request)
+            return await self._fill()
         except BaseException:
-            self.bodies.release(self.body)
+            self.bodies.release(self)
             raise
 
     async def __aexit__(
@@ -132,11 +99,34 @@ class _Reading:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.bodies.release(self.body)
+        self.bodies.release(self)
 
+    async def _fill(self) -> bytes:
+        if self.request.headers.get("Content-Encoding", "identity") != "identity":
+            raise BodyRefusedError("encoded")
+        if (self.request.content_length or 0) > self.bodies.limit:
+            raise BodyRefusedError("too_large")
+        content = self.request.content
+        try:
+            if not content.is_eof():
+                return await self._wait_for(content)
+            # Most bodies have arrived completely: those need neither a timer nor a copy.
+            whole = content.read_nowait()
+        except web.RequestPayloadError as error:
+            raise BodyRefusedError("broken") from error
+        self.bodies.reserve(self, len(whole))
+        return whole
 
-def _read(content: StreamReader) -> bytes:
-    try:
-        return content.read_nowait()
-    except web.RequestPayloadError as error:
-        raise BodyRefusedError("broken") from error
+    async def _wait_for(self, content: StreamReader) -> bytes:
+        try:
+            async with asyncio.timeout(self.bodies.timeout) as self.patience:
+                self.bodies.arriving[self] = None
+                while chunk := await content.readany():
+                    self.bodies.reserve(self, len(chunk))
+                    self.arrived += chunk
+                self.bodies.reserve(self, 0)
+                return bytes(self.arrived)
+        except TimeoutError as error:
+            raise BodyRefusedError("busy" if self.dropped else "too_slow") from error
+        finally:
+            self.bodies.arriving.pop(self, None)

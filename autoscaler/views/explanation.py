@@ -31,11 +31,11 @@ class Explanation:
 
     labels: tuple[str, ...]
     repository: str
-    skus: tuple[str, ...]
-    unmatched: str
-    job: JobView | None
-    next_event: NextEvent | None
-    tried: tuple[OptionView, ...]
+    skus: tuple[str, ...] = ()
+    unmatched: str = ""
+    job: JobView | None = None
+    next_event: NextEvent | None = None
+    tried: tuple[OptionView, ...] = ()
 
 
 def explain_job(fleet: Fleet, reasons: Reasons, job: Job) -> Explanation:
@@ -51,7 +51,6 @@ def explain_job(fleet: Fleet, reasons: Reasons, job: Job) -> Explanation:
         labels=job.labels,
         repository=job.repository,
         skus=demand.skus,
-        unmatched="",
         job=view,
         next_event=next_event(fleet, job, view.wait) if view.wait is not None else None,
         tried=tuple(offerings_of(fleet, demand.skus)) if not over else (),
@@ -66,11 +65,8 @@ def _explain_unmatched(catalogue: Catalogue, job: Job, view: JobView) -> Explana
     return Explanation(
         labels=job.labels,
         repository=job.repository,
-        skus=(),
         unmatched=unmatched(catalogue, job.repository, job.labels),
         job=view,
-        next_event=None,
-        tried=(),
     )
 
 
@@ -93,8 +89,6 @@ def explain_labels(fleet: Fleet, repository: str | None, labels: Sequence[str]) 
         repository=repository or "",
         skus=skus,
         unmatched="" if skus else why,
-        job=None,
-        next_event=None,
         tried=tuple(offerings_of(fleet, skus)),
     )
 

@@ -1,18 +1,12 @@
 """What a changed catalogue would launch, terminate and leave waiting now. Changes nothing."""
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from sortedcontainers import SortedDict, SortedList
-
-from autoscaler.ledger.records.class_cache import ClassCache
-from autoscaler.model.catalogue import Catalogue, Offering
+from autoscaler.ledger.records.state import LedgerState
+from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import JobId
-from autoscaler.model.jobs.demand import DemandClass
-from autoscaler.model.jobs.job import Admission, Job
+from autoscaler.model.jobs.job import Job
 from autoscaler.model.plan import Launch, Plan, Terminate
 
 MAX_TERMINATIONS = 250
@@ -70,80 +64,38 @@ class Preview:
     dollars_after: float
 
 
-@dataclass(slots=True)
-class Demand:
-    """The offerings of another catalogue, and the queued jobs by its classes: see the fields of `Fleet`."""
-
-    offerings: dict[str, Offering] = field(default_factory=dict)
-    queues: dict[DemandClass, Any] = field(default_factory=dict)
-    waiting: Any = field(default_factory=SortedList)
-    on_hold: dict[DemandClass, dict[JobId, Job]] = field(default_factory=dict)
-    disputed: Counter[DemandClass] = field(default_factory=Counter)
-    unadmitted: Counter[tuple[DemandClass, Admission]] = field(default_factory=Counter)
-    by_repository: dict[DemandClass, dict[str, Any]] = field(default_factory=dict)
-    without_sku: int = 0
-
-
-def demand_of(catalogue: Catalogue, jobs: Sequence[Job], held: frozenset[JobId]) -> Demand:
-    """Return the demand of queued jobs under a catalogue. `held` are the jobs on hold.
+def demand_of(catalogue: Catalogue, jobs: Sequence[Job]) -> LedgerState:
+    """Return a state that has copies of queued jobs only, with their classes under another catalogue.
 
     O(jobs x log jobs + offerings). Reads the jobs only, so that it may run in a thread.
     """
-    found, classes = Demand(_offerings(catalogue)), ClassCache(catalogue)
-    waiting = []
-    for job in jobs:
-        demand = classes.class_of(job.repository, job.labels)
-        if demand is None:
-            found.without_sku += classes.why_unmatched(job.repository, job.labels) is not None
-            continue
-        demand, admission = classes.admit(demand, job.origin)
-        if job.disputed:
-            found.disputed[demand] += 1
-        elif admission is not Admission.ADMITTED:
-            found.unadmitted[demand, admission] += 1
-        elif job.id in held:
-            found.on_hold.setdefault(demand, {})[job.id] = job
-        else:
-            found.queues.setdefault(demand, SortedDict())[job.queued_at, job.id] = job
-            waiting.append((job.queued_at, demand, job.id))
-            if catalogue.skus[demand.skus[0]].share is not None:
-                queues = found.by_repository.setdefault(demand, {})
-                queue = queues.setdefault(job.repository.lower(), SortedDict())
-                queue[job.queued_at, job.id] = job
-    found.waiting.update(waiting)
+    found = LedgerState(catalogue)
+    for job in map(replace, jobs):
+        found.admit(job)
+        found.index(job)
     return found
 
 
-def _offerings(catalogue: Catalogue) -> dict[str, Offering]:
-    return {
-        offering.key: offering
-        for sku in catalogue.skus.values()
-        for option in sku.launch_options
-        for offering in option.offerings
-    }
-
-
-def under(fleet: Fleet, catalogue: Catalogue, demand: Demand) -> Fleet:
-    """Return the fleet with another catalogue and the demand under it."""
+def under(fleet: Fleet, demand: LedgerState) -> Fleet:
+    """Return the fleet with the catalogue of `demand_of`, and the demand under it."""
     accounts = {one.account for one in demand.queues} - fleet.registrations.keys()
+    burst = float(demand.catalogue.registration.burst)
     return replace(
         fleet,
-        catalogue=catalogue,
+        catalogue=demand.catalogue,
         offerings=demand.offerings,
         queues=demand.queues,
         waiting=demand.waiting,
         on_hold=demand.on_hold,
         disputed=demand.disputed,
         unadmitted=demand.unadmitted,
-        queues_by_repository=demand.by_repository,
-        registrations={
-            **fleet.registrations,
-            **dict.fromkeys(accounts, float(catalogue.registration.burst)),
-        },
+        unmatched=demand.unmatched,
+        queues_by_repository=demand.queues_by_repository,
+        registrations={**fleet.registrations, **dict.fromkeys(accounts, burst)},
     )
 
 
-def preview(fleet: Fleet, plan: Plan, without_sku: int) -> Preview:
+def preview(fleet: Fleet, plan: Plan) -> Preview:
     """Return what a plan for the changed fleet would do."""
     launches = _launches(fleet, [one for one in plan.intents if isinstance(one, Launch)])
     every = [_termination(fleet, one) for one in plan.intents if isinstance(one, Terminate)]
@@ -159,7 +111,7 @@ def preview(fleet: Fleet, plan: Plan, without_sku: int) -> Preview:
             for demand, runs in sorted(plan.waiting.items())
             for run in runs
         ),
-        without_sku=without_sku,
+        without_sku=sum(map(len, fleet.unmatched.values())),
         dollars_before=before,
         dollars_after=max(0.0, before + more - less),
     )

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from autoscaler.agent.checks import rocm
+from autoscaler.agent.checks import amd as rocm
 from lab.machines import gpus
 from lab.machines.gpus import AmdGpu
 from tests.agent.test_gpu_checks import TWO_MI300X, Image

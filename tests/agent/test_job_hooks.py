@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from autoscaler.app.agent_file import build_agent
-from autoscaler.github.lists.runs import WorkflowRun
+from autoscaler.github.lists.formats import WorkflowRun
 from autoscaler.model.catalogue import Access
 from autoscaler.model.jobs.access_rules import rule_against
 from autoscaler.model.jobs.job import Admission

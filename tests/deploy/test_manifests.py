@@ -10,10 +10,12 @@ import yaml
 
 from autoscaler.app.parts import FINISH_WITHIN
 from autoscaler.app.preflight import load_for_service
+from autoscaler.config.settings.scalars import parse_address
+from autoscaler.model.identifiers import Address
 from autoscaler.providers.kubernetes.configuration import KubernetesSection
 from autoscaler.providers.kubernetes.identity.ownership import FLEET, RUNNER_POD
 from autoscaler.server.listening.listener import _TLS_SHUTDOWN
-from autoscaler.server.listening.settings import Address, ServerSettings
+from autoscaler.server.listening.settings import ServerSettings
 from tests.deploy.kustomization import Body, build, files_of
 from tests.deploy.manifests import (
     COMPONENTS,
@@ -69,7 +71,7 @@ def test_the_fleet_yaml_of_the_example_can_be_served() -> None:
 
 def test_the_controller_listens_on_the_ports_of_its_container() -> None:
     server = fleet()["server"]
-    listen = {key: Address.parse(server[key]) for key in ("listen", "webhook_listen")}
+    listen = {key: parse_address(server[key]) for key in ("listen", "webhook_listen")}
     assert {key: one.host for key, one in listen.items()} == dict.fromkeys(listen, "0.0.0.0")
     assert container_ports() == {
         "bootstrap": listen["listen"].port,

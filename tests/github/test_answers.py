@@ -8,7 +8,7 @@ import pytest
 
 from autoscaler.controller.ports.github import OperatorError, RetryLaterError
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.requests.refusals import OUTAGE_DELAY
+from autoscaler.github.requests.outcomes import OUTAGE_DELAY
 from autoscaler.github.requests.transport import MAX_ANSWER, _origin
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.events import JobObserved

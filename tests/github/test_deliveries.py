@@ -16,7 +16,6 @@ from autoscaler.github.deliveries import (
     OVERLAP,
     PENDING_FOR,
     Attempt,
-    FailedDelivery,
     failed_deliveries,
 )
 from lab.github.deliveries import FIRST_DELIVERY, Delivery
@@ -363,7 +362,7 @@ tries = st.lists(
 def test_a_delivery_failed_if_no_attempt_is_over_or_pending(
     listed: list[Attempt], left: set[str]
 ) -> None:
-    before = {guid: FailedDelivery(guid, 1, START) for guid in left}
+    before = {guid: Attempt(1, guid, START, over=False) for guid in left}
     failed = failed_deliveries(listed, before)
     home = {attempt.guid for attempt in listed if attempt.over or attempt.pending}
     assert set(failed) == ({attempt.guid for attempt in listed} | left) - home

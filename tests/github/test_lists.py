@@ -11,7 +11,7 @@ from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.lists.page_cache import MAX_PAGES
 from autoscaler.github.lists.reader import FASTEST
-from autoscaler.github.requests.refusals import OUTAGE_DELAY
+from autoscaler.github.requests.outcomes import OUTAGE_DELAY
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs.job import RunOrigin
 from lab.github.records import Job

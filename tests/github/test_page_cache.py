@@ -13,7 +13,6 @@ import pytest
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES, Listing
 from autoscaler.github.apps.authentication import App
-from autoscaler.github.apps.installations import Installations
 from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.lists.page_cache import (
@@ -53,8 +52,8 @@ async def lists_that_keep(world: World, most: int) -> AsyncIterator[Lists]:
     transport = Transport(settings, clock, world.telemetry)
     queue = RequestQueue(budget, clock, settings.concurrency)
     api = Api(transport, queue, clock, world.telemetry)
-    installations = Installations([App(key, clock.now) for key in settings.apps], api, clock)
-    selection = AppSelection(api, installations, budget, clock)
+    apps = [App(key, clock.now) for key in settings.apps]
+    selection = AppSelection(api, apps, budget, clock, clock)
     pages = PageCache(api, transport.url_of, clock, most)
     try:
         yield Lists(pages, selection, budget, clock, limited=False)

@@ -16,8 +16,14 @@ from autoscaler.controller.ports.github import (
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.requests.budget import RESERVES
 from autoscaler.github.requests.exchange import Answer, Effect, Request
-from autoscaler.github.requests.policies import POLICIES, Action, Outcome, outcome_of
-from autoscaler.github.requests.refusals import LimitError, NotAllowedError
+from autoscaler.github.requests.outcomes import (
+    POLICIES,
+    Action,
+    LimitError,
+    NotAllowedError,
+    Outcome,
+    outcome_of,
+)
 from autoscaler.github.requests.transport import MAX_ANSWER
 from autoscaler.model.identifiers import JobId, RunnerName
 from tests.github.conftest import World

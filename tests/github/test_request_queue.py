@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.github.requests.budget import Budget
 from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.requests.refusals import LimitError
+from autoscaler.github.requests.outcomes import LimitError
 from autoscaler.github.requests.request_queue import RequestQueue
 from tests.github.doubles import ManualClock
 

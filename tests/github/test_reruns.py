@@ -13,7 +13,7 @@ from autoscaler.controller.ports.github import (
     RetryLaterError,
 )
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.requests.refusals import OUTAGE_DELAY
+from autoscaler.github.requests.outcomes import OUTAGE_DELAY
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.machines.interruptions import RerunOutcome
 from lab.github.settings import AnswerFault

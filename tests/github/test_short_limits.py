@@ -9,7 +9,6 @@ import pytest
 
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.github.apps.authentication import App, Installation
-from autoscaler.github.apps.installations import Installations
 from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.apps.targets import Target
 from autoscaler.github.requests.api import Api
@@ -43,7 +42,7 @@ async def test_used_up_points_of_one_app_do_not_limit_the_others(world: World) -
         Installation(app, "acme", number, api, world.clock)
         for app, number in zip(apps, (FIRST, SECOND), strict=True)
     ]
-    selection = AppSelection(api, Installations(apps, api, world.clock), budget, world.clock)
+    selection = AppSelection(api, apps, budget, world.clock, world.clock)
     request = Request(
         "POST",
         "/orgs/{org}/actions/runners/generate-jitconfig",

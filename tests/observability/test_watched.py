@@ -12,7 +12,8 @@ from autoscaler.model.machines.machine import ExitReason, MachineState
 from autoscaler.model.reasons.table import FaultCode
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
 from autoscaler.observability.alerting import span
-from autoscaler.observability.watched import BUDGET_RESETS_AFTER, WatchedTelemetry
+from autoscaler.observability.metrics import PrometheusTelemetry
+from autoscaler.observability.watched import BUDGET_RESETS_AFTER
 
 SILENT, LEAK, SLOW = (
     code.entry.threshold
@@ -31,7 +32,9 @@ class Watch:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.telemetry = WatchedTelemetry([GPU], [ProviderName("east")], "1", now=lambda: self.now)
+        self.telemetry = PrometheusTelemetry(
+            [GPU], [ProviderName("east")], "1", now=lambda: self.now
+        )
 
     def codes(self) -> list[str]:
         return [one.code for one in self.telemetry.faults()]
@@ -145,7 +148,7 @@ def test_the_fault_says_why_a_webhook_was_not_stored(
     assert why in trouble.message
 
 
-SET: dict[str, tuple[Callable[[WatchedTelemetry, bool], None], str]] = {
+SET: dict[str, tuple[Callable[[PrometheusTelemetry, bool], None], str]] = {
     "budget": (
         lambda one, bad: one.github_budget(1, "acme", "core", 499 if bad else 500, 5000),
         "github_budget_low",

@@ -16,12 +16,13 @@ from autoscaler.controller.ports.bootstrap import (
     Assigned,
 )
 from autoscaler.model.identifiers import (
+    Address,
     Instant,
     RunnerName,
 )
 from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.listening.serving import Serving
-from autoscaler.server.listening.settings import Address, ServerSettings
+from autoscaler.server.listening.settings import ServerSettings
 from autoscaler.server.machines.bootstrap import BootstrapEndpoint, BootstrapLimits
 from autoscaler.server.webhook import WebhookEndpoint, WebhookLimits
 from tests.patience import PATIENCE

@@ -15,8 +15,9 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
+from autoscaler.model.identifiers import Address
 from autoscaler.server.listening.places import ANSWERS_TOGETHER
-from autoscaler.server.listening.settings import Address, ServerSettings, TlsFiles
+from autoscaler.server.listening.settings import ServerSettings, TlsFiles
 from autoscaler.server.refusal_log import LINES
 from tests.patience import PATIENCE
 from tests.server.certificates import make_certificate

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from autoscaler.model.identifiers import Address
 from autoscaler.server.listening.places import Place, PlaceLimits, Places, Stage, peer_of
-from autoscaler.server.listening.settings import RESERVED_DESCRIPTORS, Address, ServerSettings
+from autoscaler.server.listening.settings import RESERVED_DESCRIPTORS, ServerSettings
 from tests.controller.virtual_time import on_virtual_time
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from autoscaler.server.listening.settings import Address
+from autoscaler.model.identifiers import Address
 from autoscaler.server.webhook import ANSWERS
 from tests.patience import PATIENCE
 from tests.server.doubles import MACHINE, NONCE

@@ -16,8 +16,9 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
+from autoscaler.model.identifiers import Address
 from autoscaler.server.listening.listener import ListenError
-from autoscaler.server.listening.settings import Address, TlsFiles
+from autoscaler.server.listening.settings import TlsFiles
 from tests.patience import PATIENCE
 from tests.server.certificates import make_certificate
 from tests.server.doubles import MACHINE, NONCE

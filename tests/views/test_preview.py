@@ -15,10 +15,8 @@ from tests.planner.fleets import EAST, catalogue, offering, sku
 def previewed(world: World, changed: Catalogue) -> Preview:
     state = world.state
     queued = [job for job in state.jobs.values() if job.state is JobState.QUEUED]
-    held = frozenset(job for jobs in state.on_hold.values() for job in jobs)
-    demand = demand_of(changed, queued, held)
-    fleet = under(world.fleet(), changed, demand)
-    return preview(fleet, plan(fleet), demand.without_sku)
+    fleet = under(world.fleet(), demand_of(changed, queued))
+    return preview(fleet, plan(fleet))
 
 
 def busy() -> World:
@@ -48,7 +46,7 @@ def test_the_preview_is_the_plan_after_the_change(changed: Catalogue) -> None:
     assert world.plan() == before
     world.ledger.change_catalogue(changed)
     made = world.plan()
-    assert seen == preview(world.fleet(), made, seen.without_sku)
+    assert seen == preview(world.fleet(), made)
 
 
 def test_more_machines_are_launched_with_their_price() -> None:

@@ -6,7 +6,15 @@ import contextlib
 import json
 import os
 
-from autoscaler.agent.checks.amd_smi import check_amd_errors, check_amd_heat, check_amd_pages
+from autoscaler.agent.checks.amd import (
+    check_amd_errors,
+    check_amd_heat,
+    check_amd_pages,
+    module_version,
+    read_rocminfo,
+    read_topology,
+    refuse_closed_devices,
+)
 from autoscaler.agent.checks.devices import Wanted, check_devices, read_wanted
 from autoscaler.agent.checks.kernel_log import check_amdgpu_log, check_xids, read_kernel_log
 from autoscaler.agent.checks.nvidia import (
@@ -19,12 +27,6 @@ from autoscaler.agent.checks.nvidia import (
     read_nvidia_smi,
     slowed_down,
     without_persistence,
-)
-from autoscaler.agent.checks.rocm import (
-    module_version,
-    read_rocminfo,
-    read_topology,
-    refuse_closed_devices,
 )
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.host import WINDOWS, Host

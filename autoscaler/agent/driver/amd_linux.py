@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from autoscaler.agent.checks.amd_smi import read_gpus
-from autoscaler.agent.checks.rocm import DRIVER, read_rocminfo
+from autoscaler.agent.checks.amd import DRIVER, read_gpus, read_rocminfo
 from autoscaler.agent.driver.packages import Packages
 from autoscaler.agent.driver.plan import DriverFailure, amd_gpus, kernel_version
 from autoscaler.agent.driver.steps import DriverTry

@@ -9,8 +9,7 @@ from __future__ import annotations
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.driver.amd_linux import AmdTry
 from autoscaler.agent.driver.local_machine import LocalMachine
-from autoscaler.agent.driver.nvidia_linux import NvidiaLinuxTry
-from autoscaler.agent.driver.nvidia_windows import NvidiaWindowsTry
+from autoscaler.agent.driver.nvidia import NvidiaLinuxTry, NvidiaWindowsTry
 from autoscaler.agent.driver.plan import AmdPlan, DriverFailure, DriverPlan, read_driver_plan
 from autoscaler.agent.driver.steps import DriverTry
 from autoscaler.agent.host import WINDOWS, Host, read_trusted

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from autoscaler.config.configuration import SQLITE, Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.settings.fleet import ProviderSettings, ScopeSettings
-from autoscaler.config.settings.scalars import is_loopback
+from autoscaler.model.identifiers import is_loopback
 
 
 def check_contradictions(configuration: Configuration, kinds: Sequence[str]) -> Iterator[Problem]:

@@ -21,6 +21,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from autoscaler.config.problems import show
 from autoscaler.model.catalogue import NO_RERUN
+from autoscaler.model.identifiers import Address, is_loopback
 
 MAX_TEXT = 1024
 MAX_DURATION = 365 * 24 * 3600.0
@@ -125,31 +126,6 @@ def write_duration(seconds: float) -> str:
         if seconds and seconds % _UNIT[unit] == 0:
             return f"{seconds / _UNIT[unit]:.0f}{unit}"
     return f"{seconds:.0f}s"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where to listen. Port 0 lets the system choose one."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        """Return `host:port`, with brackets around an IPv6 address."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def loopback(self) -> bool:
-        """Return whether only this host can reach it."""
-        return is_loopback(self.host)
-
-
-def is_loopback(host: str) -> bool:
-    """Return True for `localhost`, 127.0.0.0/8 and ::1."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def parse_address(text: str) -> Address:

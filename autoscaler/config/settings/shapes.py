@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 
 from autoscaler.config.settings.scalars import (
     DURATION,
-    Address,
     Matching,
     check_branch_glob,
     check_cron,
@@ -26,6 +25,7 @@ from autoscaler.config.settings.scalars import (
     parsed,
     write_duration,
 )
+from autoscaler.model.identifiers import Address
 
 
 class FileName(str):

@@ -77,7 +77,6 @@ class Reconfiguration:
         """
         state = self._journal.ledger.state
         queued = [job for job in state.jobs.values() if job.state is JobState.QUEUED]
-        held = frozenset(job for jobs in state.on_hold.values() for job in jobs)
-        demand = await asyncio.to_thread(demand_of, changed, queued, held)
-        fleet = under(self._journal.fleet(), changed, demand)
-        return preview(fleet, plan(fleet), demand.without_sku)
+        demand = await asyncio.to_thread(demand_of, changed, queued)
+        fleet = under(self._journal.fleet(), demand)
+        return preview(fleet, plan(fleet))

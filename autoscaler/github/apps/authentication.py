@@ -19,8 +19,8 @@ from pydantic import Field
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.github.requests.api import Api, read_as
 from autoscaler.github.requests.exchange import Importance, Request
+from autoscaler.github.requests.outcomes import NotAllowedError
 from autoscaler.github.requests.received import Received, instant_of
-from autoscaler.github.requests.refusals import NotAllowedError
 from autoscaler.github.requests.single_flight import SingleFlight
 from autoscaler.github.settings import AppKey
 from autoscaler.model.identifiers import Instant, Seconds

@@ -1,7 +1,8 @@
 """Selects the App's installation that sends a request, and the next one if the first fails.
 
 Tries the installation with the most headroom first. Tries the next one only if GitHub certainly did
-nothing, so that two Apps never register two runners for one request.
+nothing, so that two Apps never register two runners for one request. Leaves out Apps without an installation on
+the account, and looks for them again every five minutes. An error of one App does not affect the others.
 """
 
 import asyncio
@@ -13,26 +14,28 @@ import structlog
 from pydantic import Field
 
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.github import GitHubError
-from autoscaler.github.apps.authentication import Installation
-from autoscaler.github.apps.installations import Installations
+from autoscaler.controller.ports.github import GitHubError, OperatorError
+from autoscaler.github.apps.authentication import App, Installation
 from autoscaler.github.apps.targets import Target
 from autoscaler.github.requests.api import Api, read_as
 from autoscaler.github.requests.budget import CORE, REGISTRATION, Budget, Reading
 from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.requests.received import Received
-from autoscaler.github.requests.refusals import (
+from autoscaler.github.requests.outcomes import (
     LimitError,
     NotAllowedError,
     NotShownError,
     error_of_all,
     not_shown,
 )
+from autoscaler.github.requests.received import Received
 from autoscaler.github.requests.single_flight import SingleFlight
 from autoscaler.model.identifiers import Instant, Seconds
 
 _DEMOTED_FOR: Seconds = 60.0
 """How long an App that failed at a target is tried after the other Apps there."""
+
+_LOOK_AGAIN: Seconds = 300.0
+"""Seconds until the controller looks again for an installation that it did not find."""
 
 _HOUR: Seconds = 3600.0
 
@@ -59,38 +62,70 @@ class _RateLimits(Received):
     resources: _Resources
 
 
+class _InstallationAnswer(Received):
+    id: Annotated[int, Field(gt=0)]
+
+
 class AppSelection:
     """Runs work with one of the installations on an account."""
 
     def __init__(
-        self, api: Api, installations: Installations, budget: Budget, clock: Clock
+        self, api: Api, apps: Sequence[App], budget: Budget, clock: Clock, token_clock: Clock
     ) -> None:
+        """`token_clock` is the clock for the lifetime of tokens."""
         self._api = api
-        self._installations = installations
+        self._apps = apps
         self._budget = budget
         self._clock = clock
+        self._token_clock = token_clock
+        self._known: dict[tuple[int, str], Installation] = {}
+        self._looked_at: dict[tuple[int, str], Instant] = {}
+        self._lookups: SingleFlight[bool] = SingleFlight()
         self._demoted: dict[tuple[str, str], Instant] = {}
         self._limits_read_at: dict[str, Instant] = {}
         self._flights: SingleFlight[None] = SingleFlight()
 
     async def at_scope(self, target: Target, request: Request, work: Work[Result]) -> Result:
-        """Return the result of `work` for a configured scope. Raises as `run` and `Installations.of_scope`."""
-        return await self.run(await self._installations.of_scope(target), target, request, work)
+        """Return the result of `work` for a configured scope. Raises as `run` and `of_scope`."""
+        return await self.run(await self.of_scope(target), target, request, work)
 
     async def at_repository(self, target: Target, request: Request, work: Work[Result]) -> Result:
-        """Return the result of `work` for a repository. Raises as `run` and `Installations.of_repository`."""
-        candidates = await self._installations.of_repository(target)
-        return await self.run(candidates, target, request, work)
+        """Return the result of `work` for a repository. Raises as `run` and `of_repository`."""
+        return await self.run(await self.of_repository(target), target, request, work)
 
     async def installations(self, target: Target) -> tuple[Installation, ...]:
         """Return the installations on an organization or a repository, at least one. Raises as `Api.ask`."""
         if target.repository is None:
-            return await self._installations.of_scope(target)
-        return await self._installations.of_repository(target)
+            return await self.of_scope(target)
+        return await self.of_repository(target)
+
+    async def of_scope(self, target: Target) -> tuple[Installation, ...]:
+        """Return the installations on a configured scope, at least one, after looking for every App.
+
+        Raises OperatorError if no App is installed, and as `Api.ask` if every request fails.
+        """
+        place = str(target).lower()
+        missing = [app for app in self._apps if self._live(app, target) is None]
+        never = [app for app in missing if (app.app_id, place) not in self._looked_at]
+        if never or len(missing) == len(self._apps):
+            return await self._find(target, missing)
+        for app in missing:
+            if self._token_clock.now() >= self._looked_at[app.app_id, place] + _LOOK_AGAIN:
+                # In the background, because other installations can be used meanwhile.
+                self._start(app, target)
+        return self.known(target)
+
+    async def of_repository(self, target: Target) -> tuple[Installation, ...]:
+        """Return the installations on the account of a repository. Raises as `of_scope`.
+
+        Sends no request if one is known, because an installation usually covers the whole account.
+        """
+        return self.known(target) or await self._find(target, self._apps)
 
     def known(self, target: Target) -> tuple[Installation, ...]:
         """Return the installations on the account of a target that were found so far."""
-        return self._installations.known(target)
+        found = (self._live(app, target) for app in self._apps)
+        return tuple(installation for installation in found if installation is not None)
 
     async def shown(self, target: Target, request: Request) -> Answer:
         """Return the answer about an object in a repository, of an App that may see it.
@@ -137,9 +172,57 @@ class AppSelection:
         raise error_of_all(errors)
 
     async def close(self) -> None:
-        """Cancel requests, also those for installations. Idempotent."""
+        """Cancel requests. Idempotent."""
         await self._flights.close()
-        await self._installations.close()
+        await self._lookups.close()
+        for installation in self._known.values():
+            await installation.close()
+
+    def _live(self, app: App, target: Target) -> Installation | None:
+        known = self._known.get((app.app_id, target.account))
+        return known if known is not None and not known.uninstalled else None
+
+    async def _find(self, target: Target, apps: Sequence[App]) -> tuple[Installation, ...]:
+        flights = [asyncio.shield(self._start(app, target)) for app in apps]
+        outcomes = await asyncio.gather(*flights, return_exceptions=True)
+        if found := self.known(target):
+            return found
+        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if unlisted := [error for error in errors if not isinstance(error, GitHubError)]:
+            raise unlisted[0]
+        if errors:
+            raise error_of_all([error for error in errors if isinstance(error, GitHubError)])
+        text = f"no configured App is installed on {target}; install one there"
+        if target.repository is not None:
+            text += ", unless the repository was deleted or renamed: GitHub answers 404 for both"
+        raise OperatorError(text)
+
+    def _start(self, app: App, target: Target) -> "asyncio.Task[bool]":
+        place = str(target).lower()
+        return self._lookups.start(f"{app.app_id} {place}", lambda: self._look(app, target, place))
+
+    async def _look(self, app: App, target: Target, place: str) -> bool:
+        request = Request(
+            "GET",
+            f"{target.route}/installation",
+            target.variables,
+            importance=Importance.REGISTER,
+            expected=frozenset({404}),
+        )
+        try:
+            answer = await self._api.ask(request, app)
+            found = read_as(_InstallationAnswer, request, answer) if answer.ok else None
+        except GitHubError as error:
+            _log.warning(
+                "installation_lookup_failed", app=app.app_id, scope=place, error=str(error)
+            )
+            raise
+        finally:
+            self._looked_at[app.app_id, place] = self._token_clock.now()
+        if found is not None:
+            installation = Installation(app, target.account, found.id, self._api, self._token_clock)
+            self._known[app.app_id, target.account] = installation
+        return found is not None
 
     def _ranked(
         self, candidates: Sequence[Installation], target: Target, request: Request

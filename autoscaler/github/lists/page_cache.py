@@ -18,8 +18,7 @@ from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES
 from autoscaler.github.requests.api import Api, Caller, read_as
 from autoscaler.github.requests.exchange import Request
-from autoscaler.github.requests.policies import UNCHANGED
-from autoscaler.github.requests.refusals import OUTAGE_DELAY, not_shown
+from autoscaler.github.requests.outcomes import OUTAGE_DELAY, UNCHANGED, not_shown
 from autoscaler.model.identifiers import Instant, Seconds
 
 PER_PAGE = 100

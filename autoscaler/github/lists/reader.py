@@ -45,7 +45,7 @@ from autoscaler.github.lists.page_cache import (
 )
 from autoscaler.github.requests.budget import Budget
 from autoscaler.github.requests.exchange import Importance, Request
-from autoscaler.github.requests.refusals import OUTAGE_DELAY, NotShownError, error_of_all
+from autoscaler.github.requests.outcomes import OUTAGE_DELAY, NotShownError, error_of_all
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
 

@@ -1,6 +1,6 @@
 """Sends requests to GitHub's REST API: adds the token, retries reads, follows pages and redirects.
 
-Applies the table in `policies` to each outcome, and raises one of the port's errors for every failure.
+Applies the table in `outcomes` to each outcome, and raises one of the port's errors for every failure.
 Repeats a request that creates or changes something only after a 401, because GitHub has then done
 nothing.
 """
@@ -22,8 +22,16 @@ from autoscaler.github.requests.exchange import (
     NotSentError,
     Request,
 )
-from autoscaler.github.requests.policies import POLICIES, Action, Outcome, outcome_of
-from autoscaler.github.requests.refusals import OUTAGE_DELAY, error_for, summary_of, unusable_answer
+from autoscaler.github.requests.outcomes import (
+    OUTAGE_DELAY,
+    POLICIES,
+    Action,
+    Outcome,
+    error_for,
+    outcome_of,
+    summary_of,
+    unusable_answer,
+)
 from autoscaler.github.requests.request_queue import RequestQueue
 from autoscaler.github.requests.transport import Transport
 from autoscaler.model.identifiers import Seconds

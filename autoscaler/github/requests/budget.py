@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.requests.policies import is_limit
+from autoscaler.github.requests.outcomes import is_limit
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.identifiers import Instant, Seconds
 

@@ -1,6 +1,6 @@
 """Values for a request to GitHub and its answer, and the errors of the connection.
 
-`policies` defines what each status means, and `api` repeats requests.
+`outcomes` defines what each status means, and `api` repeats requests.
 """
 
 from collections.abc import Mapping

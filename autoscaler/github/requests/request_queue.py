@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.github.requests.budget import RESERVES, Budget
 from autoscaler.github.requests.exchange import Answer, Importance, Request
-from autoscaler.github.requests.refusals import LimitError
+from autoscaler.github.requests.outcomes import LimitError
 from autoscaler.model.identifiers import Instant
 
 

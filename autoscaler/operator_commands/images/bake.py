@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoscaler.images.commands import DRIVER_BUDGET, Processor, usage_errors
+from autoscaler.operator_commands.images.commands import publish
 
 if TYPE_CHECKING:
     from autoscaler.images.baking import MachineRecipe
@@ -56,7 +57,6 @@ def bake(
     from autoscaler.images.baking import find_recipe, run_packer
     from autoscaler.images.build_watch import BuildWatch
     from autoscaler.model.catalogue import Architecture
-    from autoscaler.operator_commands.images.publishing import publish
     from autoscaler.providers.ec2.images.account import AwsBuilds
 
     name = f"{recipe}-{arch}-{datetime.now(UTC):%Y%m%d-%H%M%S}"

@@ -1,24 +1,102 @@
-"""One listening address: accepts connections, with TLS and limits on connections and headers."""
+"""One listening address: accepts connections, with TLS and limits on connections and headers.
+
+Its sockets can stay open while a controller restarts within its process. The kernel accepts connections
+meanwhile, and they wait for the next listener on the same address.
+"""
 
 import asyncio
 import errno
 import logging
 import socket
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.identifiers import Address, Seconds
 from autoscaler.server.answers import json_errors
 from autoscaler.server.listening.certificate import Certificate, CertificateError
 from autoscaler.server.listening.connection import Connection, serve_in_place, without_server_header
-from autoscaler.server.listening.kept_sockets import KeptSockets, Place
 from autoscaler.server.listening.places import PlaceLimits, Places
-from autoscaler.server.listening.settings import Address, TlsFiles
+from autoscaler.server.listening.settings import ServerSettings, TlsFiles
 from autoscaler.server.refusal_log import RefusalLog
+
+_BACKLOG = 4_096
+"""Connections that wait for `accept`: the machines of a large fleet connect at once after a start.
+
+The kernel allows `net.core.somaxconn`, which is 4,096 by default (Linux, tcp(7) and listen(2)).
+"""
+
+
+Place = tuple[str, Address]
+"""The key that configures a listener, and its address. Port 0 means any free port, so two may be equal."""
+
+
+class KeptSockets:
+    """The sockets that are kept, by the place that had them."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Place, list[socket.socket]] = {}
+
+    async def listen(self, place: Place) -> list[socket.socket]:
+        """Return a listening socket for each address of the host: those kept for it, or else new ones.
+
+        The caller closes them. Raises: OSError.
+        """
+        kept = self._kept.get(place)
+        return await _listen(place[1]) if kept is None else [one.dup() for one in kept]
+
+    def keep(self, place: Place, sockets: Sequence[socket.socket]) -> None:
+        """Keep sockets open that `listen` returned, after their owner closes them."""
+        self._close(self._kept.pop(place, ()))
+        self._kept[place] = [one.dup() for one in sockets]
+
+    def make_room(self, places: Collection[Place]) -> None:
+        """Close what has a port that one of these places needs: no other socket can be bound to it."""
+        ports = {address.port for _, address in set(places) - self._kept.keys()}
+        for place in self._kept.keys() - set(places):
+            if self._kept[place][0].getsockname()[1] in ports:
+                self._close(self._kept.pop(place))
+
+    def close(self) -> None:
+        """Close what is kept."""
+        for sockets in self._kept.values():
+            self._close(sockets)
+        self._kept.clear()
+
+    @staticmethod
+    def _close(sockets: Sequence[socket.socket]) -> None:
+        for one in sockets:
+            one.close()
+
+
+async def _listen(address: Address) -> list[socket.socket]:
+    """Return a new listening socket for each address of the host.
+
+    Raises: OSError.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, name in dict.fromkeys(found):
+            listening = socket.socket(family, kind, protocol)
+            sockets.append(listening)
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.bind(name)
+            listening.listen(_BACKLOG)
+    except OSError:
+        for listening in sockets:
+            listening.close()
+        raise
+    return sockets
+
 
 _TLS_SHUTDOWN: Seconds = 2.0
 _LINGERING: Seconds = 2.0
@@ -39,20 +117,6 @@ class ListenError(Exception):
     """An address cannot be bound, or its certificate cannot be used. The message names it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Limits of a listener.
-
-    `connections` is a number. The others are seconds: for a TLS handshake or a request's head, for an idle
-    connection, and for unfinished requests when the listener stops.
-    """
-
-    connections: int
-    head: Seconds
-    keepalive: Seconds
-    shutdown: Seconds
-
-
 class Listener:
     """An aiohttp application on one address. Accepts connections itself, to limit them by peer."""
 
@@ -61,19 +125,21 @@ class Listener:
         app: web.Application,
         place: Place,
         tls: TlsFiles | None,
-        bounds: Bounds,
+        connections: int,
+        settings: ServerSettings,
         kept: KeptSockets,
     ) -> None:
+        """`connections` is the maximum number of connections."""
         app.on_response_prepare.append(without_server_header)
         self.place = place
         self._wanted = place[1]
         self._tls = tls
-        self._bounds = bounds
+        self._settings = settings
         self._kept = kept
         self._runner = web.AppRunner(
-            app, access_log=None, handler_cancellation=True, shutdown_timeout=bounds.shutdown
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=settings.shutdown
         )
-        self._places = Places(PlaceLimits(bounds.connections, bounds.head))
+        self._places = Places(PlaceLimits(connections, settings.head))
         self._refusals = RefusalLog()
         self._certificate: Certificate | None = None
         self._sockets: list[socket.socket] = []
@@ -155,7 +221,7 @@ class Listener:
             self._places,
             access_log=None,
             logger=_http_logger(),
-            keepalive_timeout=self._bounds.keepalive,
+            keepalive_timeout=self._settings.keepalive,
             lingering_time=_LINGERING,
             read_bufsize=_READ_BUFFER,
             auto_decompress=False,
@@ -189,7 +255,7 @@ class Listener:
         tls: dict[str, Any] = {}
         if self._certificate is not None:
             tls["ssl"] = self._certificate.context()
-            tls["ssl_handshake_timeout"] = self._bounds.head
+            tls["ssl_handshake_timeout"] = self._settings.head
             tls["ssl_shutdown_timeout"] = _TLS_SHUTDOWN
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

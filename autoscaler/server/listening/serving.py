@@ -10,10 +10,9 @@ from typing import Protocol, Self
 
 from aiohttp import web
 
-from autoscaler.model.identifiers import Seconds
-from autoscaler.server.listening.kept_sockets import KeptSockets
-from autoscaler.server.listening.listener import Bounds, Listener
-from autoscaler.server.listening.settings import Address, ServerSettings
+from autoscaler.model.identifiers import Address, Seconds
+from autoscaler.server.listening.listener import KeptSockets, Listener
+from autoscaler.server.listening.settings import ServerSettings
 
 
 class Endpoint(Protocol):
@@ -42,7 +41,8 @@ class Serving:
             _application(main, settings.shutdown),
             ("listen", settings.listen),
             settings.tls,
-            _bounds(settings, settings.max_connections),
+            settings.max_connections,
+            settings,
             kept,
         )
         self._webhook = self._main
@@ -51,7 +51,8 @@ class Serving:
                 _application([webhook], settings.shutdown),
                 ("webhook_listen", settings.webhook_listen),
                 settings.webhook_tls,
-                _bounds(settings, settings.webhook_max_connections),
+                settings.webhook_max_connections,
+                settings,
                 kept,
             )
 
@@ -104,10 +105,6 @@ class Serving:
     ) -> None:
         """Stop."""
         await self.stop()
-
-
-def _bounds(settings: ServerSettings, connections: int) -> Bounds:
-    return Bounds(connections, settings.head, settings.keepalive, settings.shutdown)
 
 
 def _application(endpoints: Sequence[Endpoint], patience: Seconds) -> web.Application:

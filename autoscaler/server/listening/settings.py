@@ -3,45 +3,15 @@
 The configuration has checked the values. `listener` reads the certificates.
 """
 
-import ipaddress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.identifiers import Address, Seconds
 
-_MAX_PORT = 65_535
 _MIN_CONNECTIONS = 8
 
 RESERVED_DESCRIPTORS = 256
 """File descriptors that are not used for connections."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """An address to listen on. Port 0 means any free port. IPv6 hosts have no brackets."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Address":
-        """Parse `host:port` or `[ipv6]:port`.
-
-        Raises: ValueError.
-        """
-        host, colon, port = text.rpartition(":")
-        if not colon or not (port.isascii() and port.isdigit()) or int(port) > _MAX_PORT:
-            raise ValueError(f"{text!r} is not host:port with a port from 0 to {_MAX_PORT}")
-        if host.startswith("[") and host.endswith("]"):
-            return cls(str(ipaddress.IPv6Address(host[1:-1])), int(port))
-        if not host or ":" in host:
-            raise ValueError(f"{text!r} is not host:port: write brackets around an IPv6 host")
-        return cls(host, int(port))
-
-    def __str__(self) -> str:
-        """Return the text that `parse` reads."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

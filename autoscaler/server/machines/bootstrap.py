@@ -58,13 +58,8 @@ class BootstrapLimits:
     queued: int = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One route for attested machines. `act` gets the machine's ID, its nonce and the body."""
-
-    name: requests.Step
-    shape: type[requests.Request]
-    act: Callable[[MachineId, str, Any], Coroutine[Any, Any, Result]]
+_Act = Callable[[MachineId, str, Any], Coroutine[Any, Any, Result]]
+"""Carries out a step: gets the machine's ID, its nonce and the body."""
 
 
 class BootstrapEndpoint:
@@ -93,7 +88,7 @@ class BootstrapEndpoint:
         self._checks = asyncio.Semaphore(self._limits.attestations)
         self._queued = 0
         self._closing = False
-        self._steps = {step.name: step for step in self._every_step()}
+        self._steps = self._every_step()
         self.agent_sha256 = hashlib.sha256(agent).hexdigest()
 
     def add_to(self, app: web.Application, patience: Seconds, /) -> None:
@@ -110,17 +105,25 @@ class BootstrapEndpoint:
         app.on_shutdown.append(self._end_polls)
         app.on_cleanup.append(finish)
 
-    def _every_step(self) -> tuple[_Step, ...]:
-        return (
-            _Step("stage", requests.StageRequest, self._stage),
-            _Step("health-checks", requests.HealthChecksRequest, self._health_checks),
-            _Step("poll", requests.PollRequest, self._poll),
-            _Step("acknowledge", requests.AcknowledgeRequest, self._acknowledge),
-            _Step("heartbeat", requests.Request, self._heartbeat),
-            _Step("may-release", requests.Request, self._may_release),
-            _Step("release", requests.Request, self._release),
-            _Step("exit", requests.ExitRequest, self._exit),
-        )
+    def _every_step(self) -> dict[requests.Step, tuple[type[requests.Request], _Act]]:
+        """Return the routes for attested machines: the shape of the body, and what carries out the step."""
+        port = self._bootstrap
+        return {
+            "stage": (
+                requests.StageRequest,
+                lambda id_, nonce, body: port.stage(id_, nonce, body.stage),
+            ),
+            "health-checks": (requests.HealthChecksRequest, self._health_checks),
+            "poll": (requests.PollRequest, self._poll),
+            "acknowledge": (
+                requests.AcknowledgeRequest,
+                lambda id_, nonce, body: port.acknowledge(id_, nonce, RunnerName(body.runner)),
+            ),
+            "heartbeat": (requests.Request, lambda id_, nonce, _: port.heartbeat(id_, nonce)),
+            "may-release": (requests.Request, self._may_release),
+            "release": (requests.Request, self._release),
+            "exit": (requests.ExitRequest, self._exit),
+        }
 
     async def _send_agent(self, request: web.Request) -> web.Response:
         wanted = request.query.get("sha256", self.agent_sha256)
@@ -161,7 +164,7 @@ class BootstrapEndpoint:
 
         Reads the body only if the nonce is the machine's: a stranger costs no more than a look at the headers.
         """
-        step = self._steps[name]
+        shape, act = self._steps[name]
         if not _MACHINE.fullmatch(machine):
             machine = ""
 
@@ -172,10 +175,10 @@ class BootstrapEndpoint:
             if bearer is None:
                 raise BootstrapRefusedError(401, "nonce")
             self._bootstrap.authenticate(MachineId(machine), bearer[1])
-            body = await _body(read, step.shape)
-            act = step.act(MachineId(machine), bearer[1], body)
+            body = await _body(read, shape)
+            acting = act(MachineId(machine), bearer[1], body)
             # A poll ends with its connection. Other requests are carried out after a disconnect, too.
-            return await (act if name == "poll" else self._completion.run(act))
+            return await (acting if name == "poll" else self._completion.run(acting))
 
         return await self._answer(name, machine or None, work())
 
@@ -228,10 +231,6 @@ class BootstrapEndpoint:
             )
         return {"machine": answer.machine, "sku": answer.sku, "health_checks": answer.health_checks}
 
-    async def _stage(self, machine: MachineId, nonce: str, body: requests.StageRequest) -> Result:
-        await self._bootstrap.stage(machine, nonce, body.stage)
-        return None
-
     async def _health_checks(
         self, machine: MachineId, nonce: str, body: requests.HealthChecksRequest
     ) -> Result:
@@ -270,16 +269,6 @@ class BootstrapEndpoint:
         self._closing = True
         for waiting in self._polls:
             waiting.cancel()
-
-    async def _acknowledge(
-        self, machine: MachineId, nonce: str, body: requests.AcknowledgeRequest
-    ) -> Result:
-        await self._bootstrap.acknowledge(machine, nonce, RunnerName(body.runner))
-        return None
-
-    async def _heartbeat(self, machine: MachineId, nonce: str, _: requests.Request) -> Result:
-        await self._bootstrap.heartbeat(machine, nonce)
-        return None
 
     async def _may_release(self, machine: MachineId, nonce: str, _: requests.Request) -> Result:
         return {"allowed": await self._bootstrap.may_release(machine, nonce)}

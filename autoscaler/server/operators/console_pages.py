@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
 
 from aiohttp import web
 
@@ -27,8 +27,6 @@ from autoscaler.server.operators.queries import (
     job_with_past,
     jobs_in_state,
 )
-
-T = TypeVar("T")
 
 ROWS = 100
 """Jobs or machines on the page of a SKU."""
@@ -113,8 +111,7 @@ class ConsolePages:
 
     async def _render_overview(self, operator: Operator) -> str:
         seen = self._queries.overview()
-        frame = self._pages.frame(operator.name, seen.status.at)
-        return await self._render(lambda: self._pages.overview(seen, frame))
+        return await self._render(operator, self._pages.overview, seen)
 
     async def _sku(self, request: web.Request, operator: Operator) -> str:
         name = _segment(request, "sku", _NAME)
@@ -132,15 +129,13 @@ class ConsolePages:
             self._queries.running_jobs(sku, ROWS),
             self._queries.machines(sku, None, ROWS),
         )
-        frame = self._pages.frame(operator.name, seen.status.at)
-        return await self._render(lambda: self._pages.sku(page, frame))
+        return await self._render(operator, self._pages.sku, page)
 
     async def _jobs(self, request: web.Request, operator: Operator) -> str:
         state = request.query.get("state", "waiting")
         sku = chosen_sku(request, self._queries)
         found = jobs_in_state(self._queries, state, sku, MAX_ROWS)
-        frame = self.frame(operator)
-        return await self._render(lambda: self._pages.jobs(found, state, sku or "", frame))
+        return await self._render(operator, self._pages.jobs, found, state, sku or "")
 
     async def _job(self, request: web.Request, operator: Operator) -> str:
         job = JobId(int(_segment(request, "job", _JOB)))
@@ -151,8 +146,8 @@ class ConsolePages:
             raise MissingPageError(
                 f"Job {job} is unknown: no scope covers its repository, or its history was deleted."
             )
-        page, frame = JobPage(job, known, explained, past, rows), self.frame(operator)
-        return await self._render(lambda: self._pages.job(page, frame))
+        page = JobPage(job, known, explained, past, rows)
+        return await self._render(operator, self._pages.job, page)
 
     async def _machines(self, request: web.Request, operator: Operator) -> str:
         text = request.query.get("state") or None
@@ -160,38 +155,36 @@ class ConsolePages:
             raise MalformedRequestError(f"`state` must be one of {', '.join(MachineState)}")
         state = MachineState(text) if text is not None else None
         sku = chosen_sku(request, self._queries)
-        found, frame = self._queries.machines(sku, state, MAX_ROWS), self.frame(operator)
-        return await self._render(lambda: self._pages.machines(found, state, sku or "", frame))
+        found = self._queries.machines(sku, state, MAX_ROWS)
+        return await self._render(operator, self._pages.machines, found, state, sku or "")
 
     async def _machine(self, request: web.Request, operator: Operator) -> str:
         name = _segment(request, "machine", _NAME)
         known, rows = self._queries.machine(name), await self._history(name)
         if known is None and not rows:
             raise MissingPageError(f"No machine {name} is known, or its history was deleted.")
-        page, frame = MachinePage(name, known, rows), self.frame(operator)
-        return await self._render(lambda: self._pages.machine(page, frame))
+        page = MachinePage(name, known, rows)
+        return await self._render(operator, self._pages.machine, page)
 
     async def _explain(self, request: web.Request, operator: Operator) -> str:
-        frame = self.frame(operator)
-        if not request.query.get("labels"):
-            return await self._render(lambda: self._pages.explain(None, frame))
-        labels, repository = chosen_labels(request), chosen_repository(request)
-        found = self._queries.explain_labels(repository, labels)
-        return await self._render(lambda: self._pages.explain(found, frame))
+        found = None
+        if request.query.get("labels"):
+            labels, repository = chosen_labels(request), chosen_repository(request)
+            found = self._queries.explain_labels(repository, labels)
+        return await self._render(operator, self._pages.explain, found)
 
     async def _repositories(self, _: web.Request, operator: Operator) -> str:
-        found, frame = self._queries.repositories()[:MAX_ROWS], self.frame(operator)
-        return await self._render(lambda: self._pages.repositories(found, frame))
+        found = self._queries.repositories()[:MAX_ROWS]
+        return await self._render(operator, self._pages.repositories, found)
 
     async def _grid(self, request: web.Request, operator: Operator) -> str:
         owner = _segment(request, "owner", _REPOSITORY_PART)
         name = _segment(request, "name", _REPOSITORY_PART)
-        found, frame = self._queries.grid(f"{owner}/{name}"), self.frame(operator)
-        return await self._render(lambda: self._pages.grid(found, frame))
+        found = self._queries.grid(f"{owner}/{name}")
+        return await self._render(operator, self._pages.grid, found)
 
     async def _cost(self, _: web.Request, operator: Operator) -> str:
-        found, frame = self._queries.cost(), self.frame(operator)
-        return await self._render(lambda: self._pages.cost(found, frame))
+        return await self._render(operator, self._pages.cost, self._queries.cost())
 
     async def _runbook(self, request: web.Request, operator: Operator) -> str:
         page = self._pages.runbook(_segment(request, "name", _NAME), self.frame(operator))
@@ -205,7 +198,9 @@ class ConsolePages:
         except UnknownRecordError:
             return ()
 
-    async def _render(self, work: Callable[[], T]) -> T:
+    async def _render(self, operator: Operator, page: Callable[..., str], *shown: object) -> str:
+        """Return a page with what it shows and the frame of this reader."""
+        work = partial(page, *shown, self.frame(operator))
         return await asyncio.get_running_loop().run_in_executor(self._renderer, work)
 
 

@@ -1,7 +1,7 @@
 """The check of the accelerators in a job's own pod, as a script for any image with a POSIX shell. Pure.
 
 The job's image need not have Python, so the agent cannot run there. GitHub's hooks need `sh`, `cat` and `tar`
-there anyway. The script compares what the agent compares (`nvidia.py` and `rocm.py` of `agent/checks`): the
+there anyway. The script compares what the agent compares (`nvidia.py` and `amd.py` of `agent/checks`): the
 number, models, memory and driver of the accelerators, and NVIDIA's count of uncorrectable errors. It does not
 look at temperatures, NVLinks and pending repairs.
 """
