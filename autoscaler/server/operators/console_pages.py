@@ -27,6 +27,10 @@ from autoscaler.server.operators.queries import (
     job_with_past,
     jobs_in_state,
 )
+from autoscaler.views.explanation import explain_labels
+from autoscaler.views.jobs import running_jobs, waiting_jobs
+from autoscaler.views.machines import machines
+from autoscaler.views.offerings import offerings_of
 
 T = TypeVar("T")
 
@@ -123,14 +127,14 @@ class ConsolePages:
         if known is None:
             raise MissingPageError(f"fleet.yaml has no SKU {name}.")
         await asyncio.sleep(0)
-        sku = SkuName(name)
+        sku, fleet, waiting = SkuName(name), self._queries.fleet(), self._queries.waiting
         page = SkuPage(
             seen,
             known,
-            self._queries.offerings(sku),
-            self._queries.waiting_jobs(sku, ROWS),
-            self._queries.running_jobs(sku, ROWS),
-            self._queries.machines(sku, None, ROWS),
+            tuple(offerings_of(fleet, (sku,))),
+            waiting_jobs(fleet, waiting, sku, ROWS),
+            running_jobs(fleet, waiting, sku, ROWS),
+            machines(fleet, sku, None, ROWS),
         )
         frame = self._pages.frame(operator.name, seen.status.at)
         return await self._render(lambda: self._pages.sku(page, frame))
@@ -160,7 +164,8 @@ class ConsolePages:
             raise MalformedRequestError(f"`state` must be one of {', '.join(MachineState)}")
         state = MachineState(text) if text is not None else None
         sku = chosen_sku(request, self._queries)
-        found, frame = self._queries.machines(sku, state, MAX_ROWS), self.frame(operator)
+        found = machines(self._queries.fleet(), sku, state, MAX_ROWS)
+        frame = self.frame(operator)
         return await self._render(lambda: self._pages.machines(found, state, sku or "", frame))
 
     async def _machine(self, request: web.Request, operator: Operator) -> str:
@@ -176,7 +181,7 @@ class ConsolePages:
         if not request.query.get("labels"):
             return await self._render(lambda: self._pages.explain(None, frame))
         labels, repository = chosen_labels(request), chosen_repository(request)
-        found = self._queries.explain_labels(repository, labels)
+        found = explain_labels(self._queries.fleet(), repository, labels)
         return await self._render(lambda: self._pages.explain(found, frame))
 
     async def _repositories(self, _: web.Request, operator: Operator) -> str:
