@@ -42,11 +42,8 @@ class _Opened(Ec2Provider):
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         """Return the offerings in all zones, at the table's prices."""
         known = self._settings.skus[sku]
-        wanted = (
-            known.options[option].instance_types,
-            known.options[option].capacity_types,
-            known.os,
-        )
+        keys = known.options[option]
+        wanted = keys.instance_types or (), keys.capacity, known.keys.os
         return price_offerings(self.name, ZONES, {}, wanted, self.prices.listed())
 
 

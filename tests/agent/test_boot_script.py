@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from autoscaler.model.catalogue import OperatingSystem
-from autoscaler.providers.ec2.launching.user_data import BOOT_SCRIPT_SECONDS, render_user_data
+from autoscaler.providers.ec2.user_data import BOOT_SCRIPT_SECONDS, render_user_data
 from tests.agent.doubles import VirtualClock
 from tests.powershell import mistakes
 

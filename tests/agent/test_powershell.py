@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.model.catalogue import OperatingSystem
-from autoscaler.providers.ec2.launching.user_data import render_user_data
+from autoscaler.providers.ec2.user_data import render_user_data
 from tests.powershell import mistakes
 
 TEXT = render_user_data(OperatingSystem.WINDOWS, "https://fleet.example", "us-east-1", "0" * 64)

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from autoscaler.model.catalogue import OperatingSystem
-from autoscaler.providers.ec2.launching.user_data import MAX_BYTES, render_user_data
+from autoscaler.providers.ec2.user_data import MAX_BYTES, render_user_data
 from tests.agent.certificates import make_certificate
 
 SHA = "ab" * 32

@@ -20,7 +20,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.machines.machine import Machine, MachineState, Placement
-from autoscaler.providers.ec2.translation import ec2_settings
+from autoscaler.providers.ec2.settings import ec2_settings
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import MINIMAL, Folder
 from tests.controller.fakes import RecordingTelemetry

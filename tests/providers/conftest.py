@@ -12,8 +12,9 @@ from aiohttp.test_utils import TestServer
 from aiohttp.web import Application
 from moto.server import ThreadedMotoServer
 
+from autoscaler.config.settings.sku import Image
 from autoscaler.controller.ports.provider import LaunchOrder
-from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import (
     InstallationId,
     Installations,
@@ -21,13 +22,15 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
+from autoscaler.providers.ec2.configuration import Ec2Section
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings, Ec2Sku, Timeouts
-from autoscaler.providers.ec2.worker.channel import WorkerChannel
+from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.worker.channel import Timeouts, WorkerChannel
 from tests.patience import PATIENCE
 from tests.providers.contract import MakeOrder
 from tests.providers.doubles import ManualClock, RememberingTelemetry
 from tests.providers.ec2_front import Ec2Front
+from tests.providers.ec2_keys import option_of, sku_of
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
@@ -121,25 +124,20 @@ class Borrowed:
 
 @pytest.fixture
 def settings(subnets: tuple[str, ...]) -> Ec2Settings:
-    sku = Ec2Sku(
-        name=SKU,
-        os=OperatingSystem.LINUX,
-        arch=Architecture.X64,
-        image_name=IMAGE_NAME,
-        image_owner=IMAGE_OWNER,
-        disk_gb=100,
-        user_data="#!/bin/sh\n",
-        options={0: Ec2Option(("g5.xlarge", "g4dn.xlarge"), (CapacityType.ON_DEMAND,))},
-    )
+    image = Image(name=IMAGE_NAME, owner=IMAGE_OWNER)
+    options = {0: option_of("g5.xlarge", "g4dn.xlarge")}
+    sku = sku_of(SKU, image, "#!/bin/sh\n", options, disk_gb=100)
     return Ec2Settings(
         name=ProviderName("east"),
         fleet=f"fleet-{next(_fleets)}",
         installations=Installations(InstallationId("f00dface")),
-        region=REGION,
-        subnets=subnets,
-        security_groups=("sg-0a",),
+        section=Ec2Section(
+            region=REGION,
+            subnets=subnets,
+            security_groups=("sg-0a",),
+            instance_profile="gpu-runner",
+        ),
         skus={SKU: sku},
-        instance_profile="gpu-runner",
     )
 
 

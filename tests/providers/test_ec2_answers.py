@@ -1,7 +1,6 @@
 """What EC2's answers become without a server: launches, their failures, and the metered calls."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from autoscaler.controller.ports.telemetry import Telemetry
@@ -13,6 +12,7 @@ from autoscaler.providers.ec2.launching.templates import Resources
 from autoscaler.providers.ec2.worker.rows import FleetErrorRow, FleetInstanceRow
 from autoscaler.providers.ec2.worker.throttle import MeteredApi, Throttle
 from tests.providers.doubles import ManualClock, ScriptedApi
+from tests.providers.ec2_keys import with_keys
 from tests.providers.test_ec2_requests import SETTINGS
 
 EAST = ProviderName("east")
@@ -73,7 +73,7 @@ async def test_the_duration_of_a_call_excludes_the_wait_before_it() -> None:
 async def test_subnets_are_read_again_after_one_was_full() -> None:
     free = {"subnet-a": 9, "subnet-b": 5}
     api = ScriptedApi(lambda *_: [[name, "us-east-1a", left] for name, left in free.items()])
-    settings = replace(SETTINGS, subnets=tuple(free))
+    settings = with_keys(SETTINGS, subnets=tuple(free))
     resources = Resources(settings, api, ManualClock())
     assert resources.offered_types == {}
     assert resources.image_of("lt-of-another-process") == ""

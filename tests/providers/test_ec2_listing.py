@@ -1,7 +1,9 @@
 """Termination reasons of listed instances, and that a missing instance proves nothing."""
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -14,12 +16,12 @@ from autoscaler.model.machines.machine import MachineState, TerminationReason
 from autoscaler.providers.ec2.launching.termination import terminate_machines
 from autoscaler.providers.ec2.listing import listed_machine
 from autoscaler.providers.ec2.settings import Ec2Settings
-from autoscaler.providers.ec2.worker.account_operations import describe_images
-from autoscaler.providers.ec2.worker.operations import describe_instances
+from autoscaler.providers.ec2.worker.process import Clients
 from autoscaler.providers.ec2.worker.rows import InstanceRow
 from tests.ledger.builders import World
 from tests.providers.conftest import SKU
 from tests.providers.doubles import ScriptedApi
+from tests.providers.ec2_keys import with_keys
 
 
 def instance(state: str, code: str) -> InstanceRow:
@@ -170,12 +172,8 @@ def test_a_machine_missing_from_the_first_listing_still_boots(
 class _Images:
     """DescribeImages' answer with an image of two EBS disks and an ephemeral one, or with these images."""
 
-    def __init__(self, *images: dict[str, object]) -> None:
+    def __init__(self, *images: Mapping[str, object]) -> None:
         self._images = images
-
-    @property
-    def ec2(self) -> "_Images":
-        return self
 
     def describe_images(self, **_: object) -> dict[str, object]:
         disks = [
@@ -187,6 +185,10 @@ class _Images:
         return {"Images": self._images or [image]}
 
 
+def answered(client: object, operation: str, arguments: Mapping[str, Any]) -> Any:
+    return Clients(lambda _: client).call(operation, arguments)
+
+
 def test_an_image_of_the_recipes_is_used_only_after_its_test() -> None:
     tags = [{"Key": "autoscaler:published", "Value": "2026-11-23T21:00:00Z"}]
     images = (
@@ -196,13 +198,13 @@ def test_an_image_of_the_recipes_is_used_only_after_its_test() -> None:
         {"ImageId": "ami-4", "Name": "autoscaler/runner-4", "Tags": [{"Key": "a", "Value": "b"}]},
     )
     arguments = {"owner": "self", "name": "*", "page": None}
-    found, _ = describe_images(_Images(*images), arguments)  # type: ignore[arg-type]
+    found, _ = answered(_Images(*images), "DescribeImages", arguments)
     assert [image.id for image in found] == ["ami-2", "ami-3"]
 
 
 def test_an_images_disks_are_read_without_the_ephemeral_ones() -> None:
     arguments = {"owner": "self", "name": "x", "page": None}
-    ((image,), _) = describe_images(_Images(), arguments)  # type: ignore[arg-type]
+    ((image,), _) = answered(_Images(), "DescribeImages", arguments)
     assert (image.root_device, image.root_gb) == ("/dev/sda1", 8)
     assert image.other_disks == (("/dev/sdf", 40),)
 
@@ -230,7 +232,7 @@ def test_a_listed_windows_machine_counts_at_the_windows_price(
     settings: Ec2Settings, sku_os: OperatingSystem | None, platform: str, dollars: float
 ) -> None:
     """The SKU gives the operating system, or EC2's platform field if the SKU does not exist any more."""
-    row = dataclasses.replace(settings.skus[SKU], os=sku_os or OperatingSystem.LINUX)
+    row = with_keys(settings.skus[SKU], os=sku_os or OperatingSystem.LINUX)
     known = {SKU: row} if sku_os is not None else {}
     listed = instance("running", "")._replace(sku=SKU, platform=platform)
     shown = listed_machine(dataclasses.replace(settings, skus=known), listed)
@@ -241,7 +243,7 @@ def test_a_listed_machine_counts_at_the_current_price_or_else_at_the_settings(
     settings: Ec2Settings,
 ) -> None:
     of_today = dataclasses.replace(settings.price_list, overrides={"g5.xlarge": 7.5})
-    of_settings = dataclasses.replace(settings, prices={"g5.xlarge": 2.5})
+    of_settings = with_keys(settings, prices={"g5.xlarge": 2.5})
     row = instance("running", "")
     assert listed_machine(of_settings, row, of_today).dollars_per_hour == 7.5
     assert listed_machine(of_settings, row).dollars_per_hour == 2.5
@@ -252,10 +254,6 @@ class _Instances:
 
     def __init__(self, **fields: object) -> None:
         self._fields = fields
-
-    @property
-    def ec2(self) -> "_Instances":
-        return self
 
     def describe_instances(self, **_: object) -> dict[str, object]:
         one = {
@@ -276,5 +274,5 @@ def test_a_machines_platform_is_read_as_ec2_writes_it(
 ) -> None:
     """`windows` for Windows, nothing for the rest; the SDK's model has it with a capital letter."""
     arguments = {"filter": "tag:x", "values": ["y"], "size": 5, "page": None}
-    ((row,), page) = describe_instances(_Instances(**fields), arguments)  # type: ignore[arg-type]
+    ((row,), page) = answered(_Instances(**fields), "DescribeInstances", arguments)
     assert (row.platform, page) == (platform, None)

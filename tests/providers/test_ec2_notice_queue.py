@@ -1,7 +1,6 @@
 """The queue of notices through the real worker: SQS as moto has it, and its refusals."""
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -13,12 +12,13 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.ec2.notices.queue import MOST_RECEIVES, Ec2NoticeQueue
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Ec2Settings, Timeouts
-from autoscaler.providers.ec2.worker.channel import WorkerChannel
+from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.worker.channel import Timeouts, WorkerChannel
 from autoscaler.providers.ec2.worker.throttle import MeteredApi, Throttle
 from tests.patience import PATIENCE
 from tests.providers.conftest import REGION
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
+from tests.providers.ec2_keys import with_keys
 from tests.providers.test_ec2_notices import ID, POISON, REBALANCE, event, spot
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -63,7 +63,7 @@ async def test_a_rebalance_recommendation_counts_only_if_the_provider_says_so(
     url = sqs.create_queue(QueueName=f"rebalance-{wanted}")["QueueUrl"]
     for body in (event(REBALANCE, {"instance-id": ID}), spot()):
         sqs.send_message(QueueUrl=url, MessageBody=body)
-    wanting = replace(settings, rebalance_recommendations=wanted)
+    wanting = with_keys(settings, rebalance_recommendations=wanted)
     received = await queue_at(url, straight, wanting, telemetry).receive(1)
     kinds = [one.notice.kind for one in received if one.notice is not None]
     assert [one.poison for one in received] == ["", ""]
@@ -171,7 +171,7 @@ async def test_a_provider_has_a_notice_queue_if_one_is_configured(
     api = ScriptedApi(lambda operation, arguments: [])
     plain = Ec2Provider(settings, telemetry, ManualClock(), api)
     assert plain.capabilities.notices is None
-    reported = replace(settings, interruption_queue="https://sqs/q")
+    reported = with_keys(settings, interruption_queue="https://sqs/q")
     queue = Ec2Provider(reported, telemetry, ManualClock(), api).capabilities.notices
     assert queue is not None
     assert await queue.receive(99) == ()

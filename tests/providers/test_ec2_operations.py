@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
-from autoscaler.providers.ec2.worker.clients import Clients
 from autoscaler.providers.ec2.worker.operations import OPERATIONS
+from autoscaler.providers.ec2.worker.process import Clients
 from autoscaler.providers.ec2.worker.process import answer as answer_of
 from autoscaler.providers.ec2.worker.sent_requests import SentRequests
 
@@ -516,7 +516,7 @@ def test_requests_have_their_arguments_and_answers_are_reduced(
     methods = {api: name for name, api in client.meta.method_to_api_mapping.items()}
     with Stubber(client) as stub:
         stub.add_response(methods[operation], answer, request_)
-        assert OPERATIONS[operation](Clients(lambda _: client), arguments) == made
+        assert Clients(lambda _: client).call(operation, arguments) == made
         stub.assert_no_pending_responses()
     client.close()
 

@@ -14,6 +14,7 @@ from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.prices_and_quotas import Price, PriceSource
+from autoscaler.providers.ec2.configuration import Ec2Section
 from autoscaler.providers.ec2.instance_types import (
     ELSEWHERE,
     InstanceTypeError,
@@ -31,11 +32,9 @@ from autoscaler.providers.ec2.prices.reading import (
 )
 from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.worker.channel import MAX_PAGES
-from autoscaler.providers.ec2.worker.price_operations import (
-    describe_spot_price_history,
-    get_products,
-)
+from autoscaler.providers.ec2.worker.process import Clients
 from tests.providers.doubles import ManualClock, ScriptedApi
+from tests.providers.ec2_keys import with_keys
 
 LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS
 ON_DEMAND, SPOT = CapacityType.ON_DEMAND, CapacityType.SPOT
@@ -110,11 +109,13 @@ def prices_of(
         ProviderName("east"),
         "ci",
         Installations(InstallationId("0badcafe")),
-        region,
-        ("subnet-1",),
-        (),
+        Ec2Section(
+            region=region,
+            subnets=("subnet-1",),
+            security_groups=("sg-1",),
+            prices=overrides or {},
+        ),
         {},
-        prices=overrides or {},
         offered={kind: frozenset(types) for kind, types in WANTED.items()},
     )
     nothing = ScriptedApi(lambda *_: ([], None))
@@ -342,7 +343,7 @@ async def test_prices_of_regions_without_dollars_are_never_requested(
     settings: Ec2Settings, region: str, kinds: set[CapacityType]
 ) -> None:
     offered = {kind: frozenset(types) for kind, types in WANTED.items()}
-    there = replace(settings, region=region, offered=offered)
+    there = replace(with_keys(settings, region=region), offered=offered)
     prices = Ec2Prices(there, ScriptedApi(lambda *_: ([], None)), ManualClock())
     assert set(prices.price_kinds) == kinds
     nothing_bought = replace(there, offered={})
@@ -350,19 +351,11 @@ async def test_prices_of_regions_without_dollars_are_never_requested(
 
 
 class Aws:
-    """The clients of the worker, whose answer is given and whose parameters are kept."""
+    """A client of AWS, whose answer is given and whose parameters are kept."""
 
     def __init__(self, **answer: Any) -> None:
         self._answer = answer
         self.asked: dict[str, Any] = {}
-
-    @property
-    def pricing(self) -> "Aws":
-        return self
-
-    @property
-    def ec2(self) -> "Aws":
-        return self
 
     def get_products(self, **parameters: Any) -> dict[str, Any]:
         self.asked = parameters
@@ -407,7 +400,7 @@ def ask(name: str, os: str, page: str | None = None) -> dict[str, Any]:
 def test_the_filters_leave_one_product(name: str, os: str, tenancy: str, family: str) -> None:
     """Not with SQL Server, not reserved, and for Windows not with the customer's licence."""
     aws = Aws(PriceList=[], NextToken=None)
-    get_products(aws, ask(name, os))  # type: ignore[arg-type]
+    Clients(lambda _: aws).call("GetProducts", ask(name, os))
     filters = {one["Field"]: one["Value"] for one in aws.asked["Filters"]}
     assert filters == {
         "instanceType": name,
@@ -435,12 +428,9 @@ def test_malformed_items_of_the_price_list_are_skipped() -> None:
         json.dumps({"product": {"attributes": {}}, "terms": {"OnDemand": 3}}),
         product("2.5", operatingSystem="Windows"),
     ]
-    rows, page = get_products(
-        Aws(PriceList=items, NextToken="more"),  # type: ignore[arg-type]
-        ask("g5.xlarge", "linux", "before"),
-    )
-    assert rows == [("g5.xlarge", "linux", 1.123), ("g5.xlarge", "windows", 2.5)]
-    assert page == "more"
+    aws = Aws(PriceList=items, NextToken="more")
+    found = Clients(lambda _: aws).call("GetProducts", ask("g5.xlarge", "linux", "before"))
+    assert found == ([("g5.xlarge", "linux", 1.123), ("g5.xlarge", "windows", 2.5)], "more")
 
 
 def test_the_current_spot_prices_are_requested() -> None:
@@ -459,8 +449,8 @@ def test_the_current_spot_prices_are_requested() -> None:
         "at": moment.timestamp(),
         "page": None,
     }
-    rows, page = describe_spot_price_history(aws, arguments)  # type: ignore[arg-type]
-    assert rows == [("g5.xlarge", "us-east-1a", "Linux/UNIX", "0.412300", moment.timestamp())]
-    assert not page
+    found = Clients(lambda _: aws).call("DescribeSpotPriceHistory", arguments)
+    row = ("g5.xlarge", "us-east-1a", "Linux/UNIX", "0.412300", moment.timestamp())
+    assert found == ([row], "")
     assert aws.asked["StartTime"] == moment
     assert "EndTime" not in aws.asked

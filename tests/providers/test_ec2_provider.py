@@ -8,6 +8,7 @@ from pathlib import Path
 import boto3
 import pytest
 
+from autoscaler.config.settings.sku import Image
 from autoscaler.controller.ports.provider import ProofRefusedError, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderMachineId, SkuName
@@ -16,12 +17,13 @@ from autoscaler.providers.ec2 import listing
 from autoscaler.providers.ec2.instance_types import InstanceTypeError
 from autoscaler.providers.ec2.launching.templates import FRESH_FOR
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
+from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.worker.channel import WorkerChannel
 from tests.providers.conftest import ACCOUNT, REGION, SKU, Borrowed
 from tests.providers.contract import MakeOrder, listed
 from tests.providers.documents import Signer, document, signed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.ec2_keys import option_of, with_keys
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -53,7 +55,7 @@ async def test_a_document_is_valid_only_for_the_account_that_sts_names(
     signer = Signer(serial=70)
     pem = tmp_path / "lab.pem"
     pem.write_bytes(signer.pem)
-    pinning = replace(settings, identity_certificates=(pem,))
+    pinning = with_keys(settings, identity_certificates=(str(pem),))
     provider = Ec2Provider(pinning, RememberingTelemetry(), ManualClock(), Borrowed(worker))
     assert provider.accepts_documents
     ours, theirs = document(accountId=ACCOUNT), document(accountId="999999999999")
@@ -139,11 +141,11 @@ async def test_a_template_of_an_earlier_process_is_used(
 async def test_an_image_that_does_not_exist_is_a_configuration_error(
     settings: Ec2Settings, worker: WorkerChannel, make_order: MakeOrder
 ) -> None:
-    for changes, code in (
-        ({"image_name": "no-such-*"}, "ImageNotFound"),
-        ({"arch": Architecture.ARM64}, "ImageArchitecture"),
+    known = settings.skus[SKU]
+    for sku, code in (
+        (replace(known, image=Image(name="no-such-*")), "ImageNotFound"),
+        (with_keys(known, arch=Architecture.ARM64), "ImageArchitecture"),
     ):
-        sku = replace(settings.skus[SKU], **changes)
         changed = replace(settings, skus={SKU: sku})
         provider = Ec2Provider(changed, RememberingTelemetry(), ManualClock(), Borrowed(worker))
         with pytest.raises(ProviderError) as refusal:
@@ -234,7 +236,8 @@ async def test_a_provider_with_other_skus_shares_what_was_read_and_leaves_the_fi
     await provider.prepare(make_order(1, "before"))
     known = settings.skus[SKU]
     wider = replace(
-        known, options={0: known.options[0], 1: Ec2Option(("g6.xlarge",), (CapacityType.SPOT,))}
+        known,
+        options={0: known.options[0], 1: option_of("g6.xlarge", capacity=(CapacityType.SPOT,))},
     )
     changed = provider.with_skus_of(replace(settings, skus={SKU: wider, SkuName("new"): known}))
     before = list(telemetry.calls)

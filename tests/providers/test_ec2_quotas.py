@@ -26,6 +26,7 @@ from tests.providers.conftest import REGION, Borrowed
 from tests.providers.contract import MakeOrder
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
 from tests.providers.ec2_front import Ec2Front, Reply
+from tests.providers.ec2_keys import with_keys
 
 QUOTA_ONE = "L-DB2E81BA"
 SPOT_G = "L-3819A6DF"
@@ -93,7 +94,7 @@ async def test_the_operators_quota_takes_precedence_over_service_quotas(
     settings: Ec2Settings,
 ) -> None:
     applied = [QuotaRow(QUOTA_ONE, 64.0), QuotaRow("L-34B43A08", 5.0), QuotaRow("L-0EA8095F", 1)]
-    given = replace(settings, quotas={"on-demand/G and VT": 100, "spot/P": 0})
+    given = with_keys(settings, quotas={"on-demand/G and VT": 100, "spot/P": 0})
     assert await Account(given, *applied).limits.read() == {
         "on-demand/G and VT": 100,
         "spot/Standard": 5,
@@ -132,7 +133,7 @@ async def test_after_a_restart_without_permission_the_stored_quotas_apply_with_t
 
 
 async def test_the_operators_quota_applies_before_stored_ones(offered: Ec2Settings) -> None:
-    account = Account(replace(offered, quotas={"on-demand/G and VT": 8}))
+    account = Account(with_keys(offered, quotas={"on-demand/G and VT": 8}))
     account.limits.use_kept([Reading("on-demand/G and VT", 64.0, 5.0)])
     account.refusal = OutcomeUnknownError("time-out")
     assert await account.limits.read() == {"on-demand/G and VT": 8}
@@ -220,7 +221,7 @@ async def test_quotas_are_read_in_pages_minus_the_usage_of_others(
 async def test_without_permission_to_read_quotas_the_operators_apply(
     settings: Ec2Settings, worker: WorkerChannel, front: Ec2Front
 ) -> None:
-    given = replace(settings, quotas={"spot/F": 12})
+    given = with_keys(settings, quotas={"spot/F": 12})
     provider = Ec2Provider(given, RememberingTelemetry(), ManualClock(), Borrowed(worker))
     front.script("ListServiceQuotas", Reply(400, "AccessDeniedException", "not you"))
     assert await provider.quotas() == {"east/spot/F": 12}

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from autoscaler.config.settings.sku import Image
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
-from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem, Rate
+from autoscaler.model.catalogue import CapacityType, Rate
 from autoscaler.model.identifiers import (
     InstallationId,
     Installations,
@@ -17,6 +18,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.machines.failures import FailureClass
+from autoscaler.providers.ec2.configuration import Ec2Section, Volume
 from autoscaler.providers.ec2.instance_types import ORDINARY_FIRST_CARD
 from autoscaler.providers.ec2.launching.requests import (
     fleet_request,
@@ -27,27 +29,28 @@ from autoscaler.providers.ec2.launching.requests import (
     template_name,
     template_of,
 )
-from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings, Ec2Sku, VolumeOptions
+from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.worker.rows import ImageRow
+from tests.providers.ec2_keys import option_of, sku_of, with_keys
 
-SKU = Ec2Sku(
-    name=SkuName("linux.g5"),
-    os=OperatingSystem.LINUX,
-    arch=Architecture.X64,
-    image_name="gpu-*",
-    image_owner="self",
+SKU = sku_of(
+    SkuName("linux.g5"),
+    Image(name="gpu-*"),
+    "#!/bin/sh\necho greetings\n",
+    {0: option_of("g6.4xlarge", "g5.4xlarge")},
     disk_gb=150,
-    user_data="#!/bin/sh\necho greetings\n",
 )
 SETTINGS = Ec2Settings(
     name=ProviderName("east"),
     fleet="ci gpu",
     installations=Installations(InstallationId("f00dface")),
-    region="us-east-1",
-    subnets=("subnet-a",),
-    security_groups=("sg-0a",),
+    section=Ec2Section(
+        region="us-east-1",
+        subnets=("subnet-a",),
+        security_groups=("sg-0a",),
+        instance_profile="gpu-runner",
+    ),
     skus={SKU.name: SKU},
-    instance_profile="gpu-runner",
 )
 IMAGE = ImageRow("ami-1", "gpu-1", "2026-01-01T00:00:00.000Z", "x86_64", "/dev/xvda", 30)
 SUBNETS = {"us-east-1a": "subnet-a", "us-east-1b": "subnet-b"}
@@ -133,7 +136,10 @@ def test_a_disk_without_a_size_in_its_image_gets_the_smallest() -> None:
 
 
 def test_the_key_is_for_every_disk_and_the_performance_for_the_root_disk() -> None:
-    sku = replace(SKU, volume=VolumeOptions(4000, 1000, 100, "alias/ci"))
+    sku = with_keys(
+        SKU,
+        volume=Volume(iops=4000, throughput=1000, initialization_rate=100, kms_key="alias/ci"),
+    )
     image = IMAGE._replace(other_disks=(("/dev/sdf", 40),))
     root, other = (one["Ebs"] for one in template_data(SETTINGS, sku, image)["BlockDeviceMappings"])
     performance = {"Iops": 4000, "Throughput": 1000, "VolumeInitializationRate": 100}
@@ -149,19 +155,23 @@ def test_the_key_is_for_every_disk_and_the_performance_for_the_root_disk() -> No
 @pytest.mark.parametrize(
     ("volume", "gb", "refusal"),
     [
-        (VolumeOptions(iops=3000), 1, ""),
-        (VolumeOptions(iops=15_000), 30, ""),
-        (VolumeOptions(iops=15_001), 30, "volume.iops of linux.g5: 15001 IOPS .* disk_gb: 31 or"),
-        (VolumeOptions(throughput=750), 1, ""),
-        (VolumeOptions(throughput=751), 1, "volume.throughput of linux.g5: .* iops: 3004 or"),
-        (VolumeOptions(8000, 2000), 16, ""),
-        (VolumeOptions(8000, 2001), 16, "volume.throughput .* iops: 8004 or"),
+        (Volume(iops=3000), 1, ""),
+        (Volume(iops=15_000), 30, ""),
+        (Volume(iops=15_001), 30, "volume.iops of linux.g5: 15001 IOPS .* disk_gb: 31 or"),
+        (Volume(throughput=750), 1, ""),
+        (Volume(throughput=751), 1, "volume.throughput of linux.g5: .* iops: 3004 or"),
+        (Volume(iops=8000, throughput=2000), 16, ""),
+        (
+            Volume.model_construct(iops=8000, throughput=2001),
+            16,
+            "volume.throughput .* iops: 8004 or",
+        ),
     ],
 )
 def test_a_disk_that_ebs_refuses_is_a_configuration_error(
-    volume: VolumeOptions, gb: int, refusal: str
+    volume: Volume, gb: int, refusal: str
 ) -> None:
-    sku, image = replace(SKU, disk_gb=None, volume=volume), IMAGE._replace(root_gb=gb)
+    sku, image = with_keys(SKU, disk_gb=None, volume=volume), IMAGE._replace(root_gb=gb)
     if not refusal:
         assert template_data(SETTINGS, sku, image)
         return
@@ -172,13 +182,15 @@ def test_a_disk_that_ebs_refuses_is_a_configuration_error(
 
 def test_the_controllers_tags_count_more_than_the_operators() -> None:
     """`check` refuses these keys; without this, a machine could leave the fleet's list."""
-    tags = machine_tags(SETTINGS, replace(SKU, tags={"autoscaler:sku": "x", "Name": "x", "a": "b"}))
+    tags = machine_tags(
+        SETTINGS, with_keys(SKU, tags={"autoscaler:sku": "x", "Name": "x", "a": "b"})
+    )
     assert tags == {**machine_tags(SETTINGS, SKU), "a": "b"}
 
 
 def test_a_template_with_an_interface_names_the_groups_in_it() -> None:
     """CreateFleet's overrides name the subnet: EC2 takes it for the first interface (Karpenter)."""
-    data = template_data(replace(SETTINGS, public_ip=True), SKU, IMAGE)
+    data = template_data(with_keys(SETTINGS, public_ip=True), SKU, IMAGE)
     assert "SecurityGroupIds" not in data
     (interface,) = data["NetworkInterfaces"]
     assert interface == {
@@ -199,9 +211,9 @@ def test_a_template_with_an_interface_names_the_groups_in_it() -> None:
 )
 def test_each_network_card_gets_one_interface(instance_type: str, kinds: list[str]) -> None:
     """Only the first interface has device index 0 (EC2: Elastic Fabric Adapter, network cards)."""
-    option = Ec2Option((instance_type,), (CapacityType.SPOT,), efa_interfaces=3)
-    for settings in (SETTINGS, replace(SETTINGS, public_ip=True)):
-        found = network(settings, option)["NetworkInterfaces"]
+    option = option_of(instance_type, capacity=(CapacityType.SPOT,), efa_interfaces=3)
+    for settings in (SETTINGS, with_keys(SETTINGS, public_ip=True)):
+        found = network(settings.section, option)["NetworkInterfaces"]
         assert found == [
             {
                 "DeviceIndex": min(card, 1),
@@ -215,7 +227,7 @@ def test_each_network_card_gets_one_interface(instance_type: str, kinds: list[st
 
 
 def test_a_reservation_is_the_only_place_of_its_launch_options_machines() -> None:
-    option = Ec2Option(("p5.48xlarge",), (CapacityType.ON_DEMAND,), capacity_reservation="cr-1")
+    option = option_of("p5.48xlarge", capacity_reservation="cr-1")
     assert template_data(SETTINGS, SKU, IMAGE, option)["CapacityReservationSpecification"] == {
         "CapacityReservationPreference": "capacity-reservations-only",
         "CapacityReservationTarget": {"CapacityReservationId": "cr-1"},
@@ -256,17 +268,17 @@ def test_the_name_of_a_template_is_derived_from_its_content() -> None:
     changed = [
         template_data(SETTINGS, SKU, IMAGE._replace(id="ami-2")),
         template_data(SETTINGS, replace(SKU, user_data="#!/bin/sh\n"), IMAGE),
-        template_data(SETTINGS, replace(SKU, disk_gb=151), IMAGE),
-        template_data(replace(SETTINGS, public_ip=True), SKU, IMAGE),
-        template_data(replace(SETTINGS, public_ip=False), SKU, IMAGE),
-        template_data(SETTINGS, replace(SKU, tags={"team": "ml"}), IMAGE),
-        template_data(replace(SETTINGS, tags={"team": "all"}), SKU, IMAGE),
+        template_data(SETTINGS, with_keys(SKU, disk_gb=151), IMAGE),
+        template_data(with_keys(SETTINGS, public_ip=True), SKU, IMAGE),
+        template_data(with_keys(SETTINGS, public_ip=False), SKU, IMAGE),
+        template_data(SETTINGS, with_keys(SKU, tags={"team": "ml"}), IMAGE),
+        template_data(with_keys(SETTINGS, tags={"team": "all"}), SKU, IMAGE),
         *(
-            template_data(SETTINGS, replace(SKU, volume=VolumeOptions(**option)), IMAGE)
+            template_data(SETTINGS, with_keys(SKU, volume=Volume(**option)), IMAGE)
             for option in VOLUMES
         ),
-        template_data(replace(SETTINGS, security_groups=()), SKU, IMAGE),
-        template_data(replace(SETTINGS, instance_profile=None), SKU, IMAGE),
+        template_data(with_keys(SETTINGS, security_groups=()), SKU, IMAGE),
+        template_data(with_keys(SETTINGS, instance_profile=None), SKU, IMAGE),
         template_data(
             replace(SETTINGS, installations=Installations(InstallationId("other"))), SKU, IMAGE
         ),
@@ -364,14 +376,7 @@ def test_no_fitting_image_is_a_configuration_error(images: list[ImageRow], code:
     assert (refusal.value.code, refusal.value.failure) == (code, FailureClass.CONFIGURATION)
 
 
-def test_settings_that_ec2_would_refuse_are_refused() -> None:
-    with pytest.raises(ValueError, match="16385 bytes"):
-        replace(SKU, user_data="x" * 16_385)
-    assert len(replace(SKU, user_data="x" * 16_384).user_data) == 16_384
-    with pytest.raises(ValueError, match="no subnets"):
-        replace(SETTINGS, subnets=())
-    with pytest.raises(ValueError, match="fit into a tag"):
-        replace(SETTINGS, fleet="")
+def test_settings_show_no_user_data_and_refuse_an_empty_bucket() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Rate(0, 1)
     assert "greetings" not in repr(SKU)

@@ -14,11 +14,12 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.listing import listed_machine
 from autoscaler.providers.ec2.prices.quotas import used_by_others
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
-from autoscaler.providers.ec2.worker.account_operations import describe_capacity_reservations
+from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.worker.process import Clients
 from autoscaler.providers.ec2.worker.rows import InstanceRow, ReservationRow
 from tests.providers.conftest import SKU
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
+from tests.providers.ec2_keys import option_of, with_keys
 
 A, B = "us-east-1a", "us-east-1b"
 HELD = ReservationRow("cr-1", "g5.xlarge", B, "Linux/UNIX", "active", 3)
@@ -49,24 +50,18 @@ class Account:
 def provider_of(
     account: Account, settings: Ec2Settings, name: str | None = "cr-1", **sku: Any
 ) -> tuple[Ec2Provider, ScriptedApi]:
-    option = Ec2Option(
-        ("g5.xlarge",), (CapacityType.ON_DEMAND,), placement_group="near", capacity_reservation=name
-    )
-    changed = replace(settings.skus[SKU], options={0: option}, **sku)
+    option = option_of("g5.xlarge", placement_group="near", capacity_reservation=name)
+    changed = with_keys(replace(settings.skus[SKU], options={0: option}), **sku)
     api = ScriptedApi(account.answer)
     given = replace(settings, skus={SKU: changed})
     return Ec2Provider(given, RememberingTelemetry(), ManualClock(), api), api
 
 
 class Shown:
-    """The clients of the worker, whose account has this reservation."""
+    """The client of EC2, whose account has this reservation."""
 
     def __init__(self, reservation: Mapping[str, Any]) -> None:
         self._reservation = reservation
-
-    @property
-    def ec2(self) -> "Shown":
-        return self
 
     def describe_capacity_reservations(self, **_: Any) -> dict[str, Any]:
         return {"CapacityReservations": [self._reservation]}
@@ -96,8 +91,9 @@ def test_keys_of_a_reservation_may_be_missing(
         "State": HELD.state,
         "TotalInstanceCount": HELD.machines,
     }
-    clients: Any = Shown(shown | more)
-    assert describe_capacity_reservations(clients, {"page": None}) == ([expected], None)
+    clients = Clients(lambda _: Shown(shown | more))
+    found = clients.call("DescribeCapacityReservations", {"page": None})
+    assert found == ([expected], None)
 
 
 async def test_only_the_type_and_zone_of_the_reservation_are_requested(
@@ -225,7 +221,7 @@ BLOCK = (CapacityType.CAPACITY_BLOCK,)
 def in_block(
     account: Account, settings: Ec2Settings, kinds: tuple[CapacityType, ...] = BLOCK
 ) -> Ec2Provider:
-    option = Ec2Option(("g5.xlarge",), kinds, capacity_reservation="cr-1")
+    option = option_of("g5.xlarge", capacity=kinds, capacity_reservation="cr-1")
     given = replace(settings, skus={SKU: replace(settings.skus[SKU], options={0: option})})
     api = ScriptedApi(account.answer)
     return Ec2Provider(given, RememberingTelemetry(), ManualClock(), api)

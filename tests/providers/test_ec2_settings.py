@@ -1,17 +1,20 @@
 """What fleet.yaml says of EC2 reaches the provider."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from autoscaler import config
-from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
+from autoscaler.model.catalogue import CapacityType, LaunchRate, OperatingSystem, Rate
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName
 from autoscaler.providers.ec2.checks.offerings import offering_problems
+from autoscaler.providers.ec2.configuration import Ec2OptionKeys
 from autoscaler.providers.ec2.instance_types import Prices
-from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
-from autoscaler.providers.ec2.translation import ec2_settings
+from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.ec2.settings import Ec2Settings, ec2_settings
 from autoscaler.providers.registry import provider_kinds
+from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
 
 THERE = ProviderName("there")
 QUEUE = "https://sqs.us-east-1.amazonaws.com/1/ci"
@@ -61,12 +64,14 @@ def provider_settings(tmp_path: Path, more: str) -> Ec2Settings:
 def test_each_key_of_the_provider_is_a_setting(
     tmp_path: Path, written: str, field: str, value: object
 ) -> None:
-    assert getattr(provider_settings(tmp_path, written), field) == value
+    assert getattr(provider_settings(tmp_path, written).section, field) == value
 
 
 def test_certificates_are_named_from_the_folder_of_fleet_yaml(tmp_path: Path) -> None:
     made = provider_settings(tmp_path, "identity_certificates: [a.pem, /etc/b.pem]")
-    assert made.identity_certificates == (tmp_path / "a.pem", Path("/etc/b.pem"))
+    missing = re.escape(str(tmp_path / "a.pem"))
+    with pytest.raises(ValueError, match=missing):
+        Ec2Provider(made, RememberingTelemetry(), ManualClock(), ScriptedApi(lambda *_: None))
 
 
 def test_each_key_of_a_launch_option_is_a_setting(tmp_path: Path) -> None:
@@ -82,11 +87,20 @@ def test_each_key_of_a_launch_option_is_a_setting(tmp_path: Path) -> None:
     ids = Installations(InstallationId("0badcafe"))
     settings = config.load(path, provider_kinds(), files=False).settings
     (sku,) = ec2_settings(THERE, settings, tmp_path, ids, "0" * 64).skus.values()
-    on_demand = CapacityType.ON_DEMAND
-    assert sku.options == {
-        0: Ec2Option(("g5.xlarge",), (CapacityType.SPOT, on_demand)),
-        1: Ec2Option(("p5.48xlarge",), (on_demand,), 32, "near", "cr-0123456789abcdef0"),
+    written = set(Ec2OptionKeys.model_fields)
+    first_keys, second_keys = (one.model_dump(include=written) for one in sku.options.values())
+    assert list(sku.options) == [0, 1]
+    assert first_keys["instance_types"] == ("g5.xlarge",)
+    assert first_keys["capacity"] == (CapacityType.SPOT, CapacityType.ON_DEMAND)
+    assert second_keys == {
+        "provider": THERE,
+        "instance_types": ("p5.48xlarge",),
+        "capacity": (CapacityType.ON_DEMAND,),
+        "efa_interfaces": 32,
+        "placement_group": "near",
+        "capacity_reservation": "cr-0123456789abcdef0",
     }
+    assert [one.target for one in sku.options.values()] == ["", "cr-0123456789abcdef0/near"]
 
 
 def test_the_disk_of_a_sku_is_read(tmp_path: Path) -> None:
@@ -96,7 +110,7 @@ def test_the_disk_of_a_sku_is_read(tmp_path: Path) -> None:
     settings = config.load(path, provider_kinds(), files=False).settings
     ids = Installations(InstallationId("0badcafe"))
     (sku,) = ec2_settings(THERE, settings, tmp_path, ids, "0" * 64).skus.values()
-    assert sku.disk_gb == 150
+    assert sku.keys.disk_gb == 150
 
 
 def test_prices_and_the_spot_factor_are_read(tmp_path: Path) -> None:
@@ -106,14 +120,14 @@ def test_prices_and_the_spot_factor_are_read(tmp_path: Path) -> None:
 
 def test_quotas_are_read_by_family_and_capacity_type(tmp_path: Path) -> None:
     made = provider_settings(tmp_path, 'quotas: {"G and VT": 64, "spot/G and VT": 8}')
-    assert made.quotas == {"on-demand/G and VT": 64, "spot/G and VT": 8}
+    assert made.section.quota_limits() == {"on-demand/G and VT": 64, "spot/G and VT": 8}
 
 
 def test_quotas_that_only_spot_has_are_read(tmp_path: Path) -> None:
     configuration = loaded(tmp_path, "us-east-1", "quotas: {P: 96, spot/P5: 192, on-demand/P5: 1}")
     assert [one.what for one in offering_problems(configuration)] == ['"P5" is not a quota family']
     made = provider_settings(tmp_path, "quotas: {P: 96, spot/P5: 192}")
-    assert made.quotas == {"on-demand/P": 96, "spot/P": 96, "spot/P5": 192}
+    assert made.section.quota_limits() == {"on-demand/P": 96, "spot/P": 96, "spot/P5": 192}
 
 
 @pytest.mark.case(
@@ -127,8 +141,9 @@ def test_the_configured_request_limits_are_used(tmp_path: Path) -> None:
         "resource_buckets: {CreateFleet: {burst: 9000, per_second: 10.5}}"
     )
     made = provider_settings(tmp_path, more)
-    assert made.request_buckets == {"CreateFleet": Rate(5, 2)}
-    assert made.resource_buckets == {"CreateFleet": Rate(9000, 10.5)}
+    api = ScriptedApi(lambda *_: None)
+    provider = Ec2Provider(made, RememberingTelemetry(), ManualClock(), api)
+    assert provider.capabilities.launch_rate == LaunchRate(Rate(5, 2), Rate(9000, 10.5))
 
 
 def test_a_region_with_listed_prices_needs_no_configured_prices(tmp_path: Path) -> None:

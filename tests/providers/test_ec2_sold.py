@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from autoscaler.providers.ec2.launching.answers import launch_answer, refused_ov
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.settings import Ec2Settings
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
+from tests.providers.ec2_keys import with_keys
 
 EAST = ProviderName("east")
 A, B = "us-east-1a", "us-east-1e"
@@ -65,7 +65,7 @@ class Account:
 
 
 def provider_of(account: Account, settings: Ec2Settings) -> Ec2Provider:
-    plain = replace(settings, account=None)
+    plain = with_keys(settings, account=None)
     return Ec2Provider(plain, RememberingTelemetry(), ManualClock(), ScriptedApi(account.answer))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from autoscaler.config.settings.sku import Image
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.identifiers import InstallationId, Installations
 from autoscaler.model.machines.failures import FailureClass
@@ -25,6 +26,7 @@ from autoscaler.providers.ec2.worker.channel import WorkerChannel
 from tests.providers.conftest import REGION, SKU, Borrowed
 from tests.providers.contract import MakeOrder
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
+from tests.providers.ec2_keys import with_keys
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -115,7 +117,7 @@ async def test_templates_that_no_sku_and_no_open_launch_request_uses_are_deleted
     client: Any,
 ) -> None:
     def with_disk(size: int, **changes: Any) -> Ec2Settings:
-        sku = replace(settings.skus[SKU], disk_gb=size)
+        sku = with_keys(settings.skus[SKU], disk_gb=size)
         return replace(settings, skus={SKU: sku}, **changes)
 
     order = make_order(1, "t")
@@ -143,7 +145,7 @@ async def test_a_recently_used_template_is_kept_although_its_sku_has_another(
     client: Any,
 ) -> None:
     source = client.describe_images(
-        Filters=[{"Name": "name", "Values": [settings.skus[SKU].image_name]}]
+        Filters=[{"Name": "name", "Values": [settings.skus[SKU].image.name]}]
     )["Images"][0]["ImageId"]
 
     def publish(number: int) -> str:
@@ -152,7 +154,7 @@ async def test_a_recently_used_template_is_kept_although_its_sku_has_another(
         )["ImageId"]
         return image
 
-    sku = replace(settings.skus[SKU], image_name=f"{settings.fleet}-*", image_owner="self")
+    sku = replace(settings.skus[SKU], image=Image(name=f"{settings.fleet}-*"))
     clock = ManualClock(FAR)
     own = replace(settings, skus={SKU: sku})
     provider = Ec2Provider(own, RememberingTelemetry(), clock, Borrowed(worker))
@@ -179,7 +181,7 @@ async def test_a_deleted_template_is_created_again_when_needed(
     unused_resources = UnusedResources(settings, api, clock, resources)
     sku = settings.skus[SKU]
     assert await resources.template(sku) == "lt-0"
-    later = replace(sku, disk_gb=500)
+    later = with_keys(sku, disk_gb=500)
     assert await resources.template(later) == "lt-1"
     clock.time += TEMPLATE_KEPT_FOR + 1
     assert await unused_resources.delete_unused([]) == ("lt-0",)
@@ -196,7 +198,7 @@ async def test_after_a_restart_no_template_is_deleted_before_launch_requests_cou
     settings: Ec2Settings, clock: ManualClock
 ) -> None:
     api = ScriptedApi(Account().answer)
-    sku, unused = settings.skus[SKU], replace(settings.skus[SKU], disk_gb=500)
+    sku, unused = settings.skus[SKU], with_keys(settings.skus[SKU], disk_gb=500)
     earlier = Resources(settings, api, clock)
     for one in (sku, unused):
         await earlier.template(one)
@@ -221,7 +223,7 @@ async def test_a_template_used_while_others_are_deleted_is_kept(
 ) -> None:
     account = Account()
     api = SlowlyDeleting(account.answer)
-    skus = [replace(settings.skus[SKU], disk_gb=size) for size in (100, 200)]
+    skus = [with_keys(settings.skus[SKU], disk_gb=size) for size in (100, 200)]
     earlier = Resources(settings, api, clock)
     for sku in skus:
         await earlier.template(sku)

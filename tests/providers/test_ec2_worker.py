@@ -14,8 +14,7 @@ import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2.settings import Timeouts
-from autoscaler.providers.ec2.worker.channel import WorkerChannel
+from autoscaler.providers.ec2.worker.channel import Timeouts, WorkerChannel
 from tests.patience import PATIENCE
 from tests.providers.conftest import ACCOUNT, REGION
 from tests.providers.ec2_front import Ec2Front, Reply

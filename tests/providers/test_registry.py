@@ -50,7 +50,7 @@ def test_two_kinds_that_share_a_key_of_launch_options_are_an_error() -> None:
     [
         ("autoscaler.providers.nowhere.kind:Kind", ModuleNotFoundError),
         ("autoscaler.providers.ec2.kind:Ec2Kid", AttributeError),
-        ("autoscaler.providers.ec2.settings:Timeouts", TypeError),
+        ("autoscaler.providers.ec2.worker.channel:Timeouts", TypeError),
     ],
 )
 def test_a_wrong_line_in_the_registry_is_an_error(line: str, error: type[Exception]) -> None:

@@ -3,26 +3,12 @@
 `test_applied.py` shows that it allows every request of a whole lab run.
 """
 
-import ast
-from collections.abc import Iterator
-from pathlib import Path
-
 import botocore.session
 import pytest
-from botocore import xform_name
 
-import autoscaler.providers.ec2
+from autoscaler.providers.ec2.worker.operations import OPERATIONS
 from tests.terraform.controller_policy import FILE, allowed_actions, documented, rendered
 from tests.terraform.policy_evaluation import Authorization, allows
-
-SERVICES = {
-    "ec2": "ec2",
-    "sts": "sts",
-    "quotas": "service-quotas",
-    "sqs": "sqs",
-    "pricing": "pricing",
-}
-"""botocore's service of each attribute of `Clients`."""
 
 WITHOUT_PERMISSION = {"sts:GetCallerIdentity"}
 """Needs none: Service Authorization Reference, AWS STS."""
@@ -44,29 +30,13 @@ DEPENDENT = {
 """Actions that AWS checks without an operation of their own."""
 
 
-def calls_in(source: str) -> Iterator[tuple[str, str]]:
-    """Yield service and method of each call such as `clients.ec2.describe_images()`."""
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Call(
-                func=ast.Attribute(
-                    attr=method,
-                    value=ast.Attribute(attr=service, value=ast.Name(id="clients")),
-                )
-            ):
-                yield service, method
-
-
 def actions_of_the_code() -> set[str]:
-    """Return the IAM action of each call of the EC2 provider, by the names of botocore's service models."""
+    """Return the IAM action of each call of the EC2 provider, by botocore's service models."""
     session = botocore.session.get_session()
-    folder = Path(autoscaler.providers.ec2.__file__).parent
-    calls = {call for file in folder.glob("*.py") for call in calls_in(file.read_text())}
     found = set()
-    for service, method in calls:
-        model = session.get_service_model(SERVICES[service])
-        names = {xform_name(name): name for name in model.operation_names}
-        action = f"{model.signing_name}:{names[method]}"
+    for name, operation in OPERATIONS.items():
+        model = session.get_service_model(operation.service)
+        action = f"{model.signing_name}:{model.operation_model(name).name}"
         found.add(ACTION_OF_OPERATION.get(action, action))
     return found - WITHOUT_PERMISSION
 

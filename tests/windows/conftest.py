@@ -11,7 +11,7 @@ import pytest
 
 from autoscaler.app.agent_file import build_agent
 from autoscaler.model.catalogue import OperatingSystem
-from autoscaler.providers.ec2.launching.user_data import render_user_data
+from autoscaler.providers.ec2.user_data import render_user_data
 from lab.windows.host import WindowsHost
 from lab.windows.parts import Parts, find
 from tests.lab.machines.world import World

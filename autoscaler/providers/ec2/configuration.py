@@ -49,6 +49,11 @@ class Ec2OptionKeys(LaunchOptionSettings):
     placement_group: PlacementGroup | None = None
     """The name of an existing placement group for the machines (EC2)."""
 
+    @property
+    def target(self) -> str:
+        """What the machines are launched into, and nowhere else (`Offering.target`)."""
+        return "/".join(filter(None, (self.capacity_reservation, self.placement_group)))
+
 
 class Volume(Section):
     """The performance and encryption of the machine's disks. The type of every disk is gp3."""

@@ -7,8 +7,7 @@ from autoscaler.config.settings.fleet import Settings
 from autoscaler.controller.ports.provider import Provider, ProviderContext
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Ec2Settings
-from autoscaler.providers.ec2.translation import ec2_section, ec2_settings
+from autoscaler.providers.ec2.settings import Ec2Settings, ec2_section, ec2_settings
 from autoscaler.providers.ec2.worker.channel import WorkerChannel
 
 

@@ -77,7 +77,7 @@ def _quota_usage(
 def _os(settings: Ec2Settings, row: InstanceRow) -> OperatingSystem:
     sku = settings.skus.get(SkuName(row.sku))
     if sku is not None:
-        return sku.os
+        return sku.keys.os
     return OperatingSystem.WINDOWS if row.platform == "windows" else OperatingSystem.LINUX
 
 

@@ -29,10 +29,12 @@ from autoscaler.model.catalogue import (
     LaunchRate,
     Offering,
     OperatingSystem,
+    Rate,
 )
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.model.machines.failures import FailureClass, FailureScope
+from autoscaler.providers.ec2.configuration import TokenBucket
 from autoscaler.providers.ec2.errors import first_part
 from autoscaler.providers.ec2.identity.documents import IdentityVerifier, pinned_certificates
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type
@@ -86,7 +88,9 @@ class Ec2Provider:
         api: Api,
     ) -> None:
         """Raises ValueError if an identity certificate cannot be used."""
-        throttle = Throttle(clock, settings.request_buckets, settings.resource_buckets)
+        ec2 = settings.section
+        requests, resources = _rates(ec2.request_buckets), _rates(ec2.resource_buckets)
+        throttle = Throttle(clock, requests, resources)
         self._settings = settings
         self._api = MeteredApi(api, settings.name, telemetry, clock, throttle)
         self._resources = Resources(settings, self._api, clock)
@@ -94,22 +98,21 @@ class Ec2Provider:
         self._unused_resources = UnusedResources(settings, self._api, clock, self._resources)
         self.prices = Ec2Prices(settings, self._api, clock)
         self.limits = AccountLimits(settings, self._api, clock)
-        self._verifier = IdentityVerifier(
-            settings.region, pinned_certificates(settings.region, settings.identity_certificates)
-        )
+        files = (settings.folder / one for one in ec2.identity_certificates)
+        self._verifier = IdentityVerifier(ec2.region, pinned_certificates(ec2.region, files))
         self.capabilities = Capabilities(
             largest_request=LARGEST_REQUEST,
             launch_rate=LaunchRate(
-                request_bucket("CreateFleet", settings.request_buckets),
-                resource_bucket("CreateFleet", settings.resource_buckets),
+                request_bucket("CreateFleet", requests),
+                resource_bucket("CreateFleet", resources),
             ),
             notices=Ec2NoticeQueue(settings, self._api, queue, self.prices.listed)
-            if (queue := settings.interruption_queue) is not None
+            if (queue := ec2.interruption_queue) is not None
             else None,
             prices=self.prices,
             limits=self.limits,
         )
-        self._account: str | None = settings.account
+        self._account = ec2.account
         self._unsold: dict[str, tuple[str, ...]] = {}
 
     @property
@@ -143,7 +146,7 @@ class Ec2Provider:
         """
         if not self.accepts_documents:
             text = (
-                f"no certificate is pinned for region {self._settings.region}, so no machine can "
+                f"no certificate is pinned for region {self._settings.section.region}, so no machine can "
                 "prove its identity; add AWS's certificate for the region to identity_certificates"
             )
             raise ProviderError(FailureClass.CONFIGURATION, "IdentityCertificates", text)
@@ -160,9 +163,13 @@ class Ec2Provider:
         known = self._settings.skus[sku]
         wanted = known.options[option]
         found = self.offerings_of(
-            wanted.instance_types, wanted.capacity_types, known.os, known.arch, wanted.target
+            wanted.instance_types or (),
+            wanted.capacity,
+            known.keys.os,
+            known.keys.arch,
+            wanted.target,
         )
-        return self._reservations.offerings(wanted, known.os, found)
+        return self._reservations.offerings(wanted, known.keys.os, found)
 
     def offerings_of(
         self,
@@ -306,3 +313,7 @@ class Ec2Provider:
             self._resources.forget_template(template)
         elif first_part(code) in _NOT_FOUND:
             self._resources.invalidate()
+
+
+def _rates(buckets: Mapping[str, TokenBucket]) -> dict[str, Rate]:
+    return {api: Rate(one.burst, one.per_second) for api, one in buckets.items()}

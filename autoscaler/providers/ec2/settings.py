@@ -1,153 +1,55 @@
-"""The settings of the EC2 provider: region, subnets, SKUs, prices, quotas and rate limits."""
+"""The settings of an EC2 provider: its part of fleet.yaml, and what the controller adds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem, Rate
-from autoscaler.model.identifiers import (
-    InstallationId,
-    Installations,
-    ProviderName,
-    Seconds,
-    SkuName,
-)
+from autoscaler.config.files.regular_files import read_regular
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.sku import Image, SkuSettings
+from autoscaler.model.catalogue import CapacityType, OperatingSystem
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
+from autoscaler.model.prices_and_quotas import READ_AS
+from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section, Ec2SkuKeys
 from autoscaler.providers.ec2.instance_types import Prices
-
-MAX_USER_DATA_BYTES = 16_384
-"""EC2's limit on user data before base64 (EC2 User Guide, "User data")."""
-
-MAX_TAG_VALUE = 256
-"""EC2's limit on a tag's value, in characters."""
-
-
-@dataclass(frozen=True, slots=True)
-class CanaryImage:
-    """A second image for `percent` (0 to 100) of a SKU's launch requests."""
-
-    image_name: str
-    image_owner: str
-    percent: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ec2Option:
-    """One launch option of a SKU: instance types and capacity types, each in order of preference.
-
-    `efa_interfaces` is the number of Elastic Fabric Adapters of each machine. They are launched into the
-    placement group and the capacity reservation, and nowhere else.
-    """
-
-    instance_types: tuple[str, ...] = ()
-    capacity_types: tuple[CapacityType, ...] = ()
-    efa_interfaces: int = 0
-    placement_group: str | None = None
-    capacity_reservation: str | None = None
-
-    @property
-    def target(self) -> str:
-        """What the machines are launched into (`Offering.target`)."""
-        return "/".join(filter(None, (self.capacity_reservation, self.placement_group)))
-
-
-@dataclass(frozen=True, slots=True)
-class VolumeOptions:
-    """The options of a SKU's disks; None keeps EC2's default. `throughput` and `initialization_rate` are in
-    MiB/s. `kms_key` is for all disks, the others are for the root disk."""
-
-    iops: int | None = None
-    throughput: int | None = None
-    initialization_rate: int | None = None
-    kms_key: str | None = None
+from autoscaler.providers.ec2.user_data import render_user_data
 
 
 @dataclass(frozen=True, slots=True)
 class Ec2Sku:
-    """The EC2 settings of one SKU's machines.
+    """The machines of one SKU at one provider.
 
-    `image_name` is a glob for DescribeImages, `image_owner` an account id or an owner alias of EC2.
-    `disk_gb` is the minimum size of the root volume in GiB; `None` keeps the image's size.
-    `tags` replace the provider's of the same key.
+    `keys` are the SKU's in fleet.yaml, and `image` is one of them, or the canary's in its place.
     `user_data` is plain text without a secret. `options` are the SKU's launch options at this provider,
     by their position in the SKU's `on`.
     """
 
     name: SkuName
-    os: OperatingSystem
-    arch: Architecture
-    image_name: str
-    image_owner: str
-    disk_gb: int | None = None
-    volume: VolumeOptions = VolumeOptions()
-    tags: Mapping[str, str] = field(default_factory=dict)
+    keys: Ec2SkuKeys
+    image: Image
     user_data: str = field(default="", repr=False)
-    canary: CanaryImage | None = None
-    options: Mapping[int, Ec2Option] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        size = len(self.user_data.encode())
-        if size > MAX_USER_DATA_BYTES:
-            raise ValueError(
-                f"user data of {self.name} has {size} bytes; EC2 allows {MAX_USER_DATA_BYTES}"
-            )
-        if len(self.name) > MAX_TAG_VALUE:
-            raise ValueError(f"the SKU's name has more than {MAX_TAG_VALUE} characters")
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """How long one request to AWS may take, in real seconds.
-
-    `answer` limits the whole call in the worker process, with its credentials. If a call exceeds it,
-    the process is killed, and the outcome of the call is unknown.
-    """
-
-    connect: Seconds = 5.0
-    read: Seconds = 60.0
-    answer: Seconds = 120.0
+    options: Mapping[int, Ec2OptionKeys] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Ec2Settings:
     """One provider in one region and account.
 
-    An `account` of None is read from STS.
-    `prices` are Linux on-demand dollars an hour by instance type, and replace AWS's and the table's;
-    `spot_price_factor` is the spot price as a part of the on-demand price.
-    `quotas` are vCPUs by quota name, such as `spot/G and VT`, and replace those of Service Quotas.
-    `request_buckets` and `resource_buckets` replace EC2's published limits by API name.
+    `section` has the provider's keys in fleet.yaml, with file names relative to `folder`.
+    `installations` has the id for tags, and the former ids, whose unused resources are deleted too.
     `offered` are the instance types of the SKUs, with their system, by capacity type. All of them
     are also under on-demand, because limits count on-demand prices.
-    `public_ip` is whether machines get a public IPv4 address; None: as their subnet says.
-    `tags` are the operator's, for everything that is created.
-    `installations` has the id for tags, and the former ids, whose unused resources are deleted too.
-    `identity_certificates` are PEM files with certificates that are trusted besides AWS's own;
-    `interruption_queue` is the URL of the SQS queue with EventBridge's events. Without
-    `rebalance_recommendations`, those events are ignored.
     """
 
     name: ProviderName
     fleet: str
     installations: Installations
-    region: str
-    subnets: tuple[str, ...]
-    security_groups: tuple[str, ...]
+    section: Ec2Section
     skus: Mapping[SkuName, Ec2Sku]
-    public_ip: bool | None = None
-    instance_profile: str | None = None
-    tags: Mapping[str, str] = field(default_factory=dict)
-    identity_certificates: tuple[Path, ...] = ()
-    interruption_queue: str | None = None
-    rebalance_recommendations: bool = False
-    account: str | None = None
-    prices: Mapping[str, float] = field(default_factory=dict)
-    spot_price_factor: float = 1.0
     offered: Mapping[CapacityType, frozenset[tuple[str, OperatingSystem]]] = field(
         default_factory=dict
     )
-    quotas: Mapping[str, int] = field(default_factory=dict)
-    request_buckets: Mapping[str, Rate] = field(default_factory=dict)
-    resource_buckets: Mapping[str, Rate] = field(default_factory=dict)
+    folder: Path = Path()
 
     def after_adoption(self, taken: InstallationId) -> "Ec2Settings":
         """Return these settings with another installation's id."""
@@ -156,14 +58,74 @@ class Ec2Settings:
     @property
     def price_list(self) -> Prices:
         """The prices of machines in this region."""
-        return Prices(self.region, self.prices, self.spot_price_factor)
+        ec2 = self.section
+        return Prices(ec2.region, ec2.prices, ec2.spot_price_factor)
 
-    def __post_init__(self) -> None:
-        if not self.subnets:
-            raise ValueError(f"provider {self.name} has no subnets; add at least one")
-        for text in (self.fleet, *self.installations.all):
-            if not 0 < len(text) <= MAX_TAG_VALUE:
-                raise ValueError(
-                    "the fleet's name and the installation's id must have 1 to "
-                    f"{MAX_TAG_VALUE} characters, to fit into a tag"
-                )
+
+def ec2_section(settings: Settings, name: ProviderName) -> Ec2Section:
+    """Return the `ec2` section of a provider. Raises TypeError if it is of another kind."""
+    section = settings.providers[name].section
+    if not isinstance(section, Ec2Section):
+        raise TypeError(f"provider {name} is not on EC2")
+    return section
+
+
+def ec2_settings(
+    name: ProviderName,
+    settings: Settings,
+    folder: Path,
+    installations: Installations,
+    agent_sha256: str,
+) -> Ec2Settings:
+    """Return the settings of one provider. Reads the CA file and boot scripts, relative to `folder`."""
+    return Ec2Settings(
+        name=name,
+        fleet=settings.fleet,
+        installations=installations,
+        section=ec2_section(settings, name),
+        skus=dict(_skus(name, settings, folder, agent_sha256)),
+        offered=_offered(settings, name),
+        folder=folder,
+    )
+
+
+def _offered(
+    settings: Settings, provider: ProviderName
+) -> dict[CapacityType, frozenset[tuple[str, OperatingSystem]]]:
+    """Return the instance types that SKUs launch at a provider, all of them as on-demand, too."""
+    found: dict[CapacityType, set[tuple[str, OperatingSystem]]] = {k: set() for k in READ_AS}
+    for sku in settings.skus.values():
+        for option in _options(sku, provider).values():
+            # A capacity block is prepaid, and has no price and no vCPU quota.
+            for kind in {*option.capacity, CapacityType.ON_DEMAND} & READ_AS.keys():
+                found[kind].update((one, sku.os) for one in option.instance_types or ())
+    return {kind: frozenset(types) for kind, types in found.items()}
+
+
+def _skus(
+    provider: ProviderName, settings: Settings, folder: Path, agent_sha256: str
+) -> Iterator[tuple[SkuName, Ec2Sku]]:
+    server = settings.server
+    ca_file = server.tls.ca_file if server.tls is not None else None
+    ca_pem = read_regular(folder / ca_file).decode() if ca_file is not None else None
+    for name, sku in settings.skus.items():
+        options = _options(sku, provider)
+        if sku.image is None or not options or not isinstance(sku, Ec2SkuKeys):
+            continue
+        script = None
+        if sku.boot_script_file is not None:
+            # Not read_text: its universal newlines would hide the line ends of Windows.
+            script = read_regular(folder / sku.boot_script_file).decode()
+        user_data = render_user_data(
+            sku.os, server.public_url, provider, agent_sha256, ca_pem, script
+        )
+        yield SkuName(name), Ec2Sku(SkuName(name), sku, sku.image, user_data, options)
+
+
+def _options(sku: SkuSettings, provider: ProviderName) -> dict[int, Ec2OptionKeys]:
+    """Return the SKU's launch options at this provider, by their position in `on`."""
+    return {
+        index: option
+        for index, option in enumerate(sku.launch_options)
+        if option.provider == provider and isinstance(option, Ec2OptionKeys)
+    }

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+MAX_TAG_VALUE = 256
+"""EC2's limit on a tag's value, in characters."""
+
 FLEET = "autoscaler:fleet"
 """The fleet's name, by which lists are filtered."""
 

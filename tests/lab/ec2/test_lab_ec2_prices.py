@@ -12,8 +12,7 @@ from botocore.exceptions import ClientError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.providers.ec2.instance_types import pricing_region
 from autoscaler.providers.ec2.prices.reading import read_on_demand, read_spot
-from autoscaler.providers.ec2.worker.clients import Clients
-from autoscaler.providers.ec2.worker.operations import OPERATIONS
+from autoscaler.providers.ec2.worker.process import Clients
 from lab.ec2.service import LabEc2
 from tests.lab.ec2.harness import Fixture, connect
 
@@ -39,7 +38,7 @@ class Worker:
         self._clients = Clients(client)
 
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
-        return await asyncio.to_thread(OPERATIONS[operation], self._clients, arguments)
+        return await asyncio.to_thread(self._clients.call, operation, arguments)
 
     async def close(self) -> None: ...
 

@@ -22,9 +22,8 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.launching.requests import template_of
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Timeouts
-from autoscaler.providers.ec2.translation import ec2_settings
-from autoscaler.providers.ec2.worker.channel import WorkerChannel
+from autoscaler.providers.ec2.settings import ec2_settings
+from autoscaler.providers.ec2.worker.channel import Timeouts, WorkerChannel
 from autoscaler.providers.registry import provider_kinds
 from lab.ec2.instances import Instance
 from tests.lab.ec2.harness import Fixture

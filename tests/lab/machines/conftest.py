@@ -10,7 +10,7 @@ import pytest
 
 from autoscaler.app.agent_file import build_agent
 from autoscaler.model.catalogue import OperatingSystem
-from autoscaler.providers.ec2.launching.user_data import render_user_data
+from autoscaler.providers.ec2.user_data import render_user_data
 from lab.machine_host import MachineHost
 from lab.machines.crowd import CrowdHost
 from lab.machines.process import ProcessHost

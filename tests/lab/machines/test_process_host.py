@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.model.catalogue import OperatingSystem
-from autoscaler.providers.ec2.launching.user_data import render_user_data
+from autoscaler.providers.ec2.user_data import render_user_data
 from lab.machines.process import ProcessHost
 from lab.machines.process_tree import members
 from tests.lab.machines.conftest import AGENT, UserData

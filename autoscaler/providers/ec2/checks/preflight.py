@@ -21,7 +21,7 @@ from autoscaler.providers.ec2.configuration import (
     Ec2SkuKeys,
 )
 from autoscaler.providers.ec2.identity.documents import load_certificates, pinned_regions
-from autoscaler.providers.ec2.launching.user_data import (
+from autoscaler.providers.ec2.user_data import (
     MAX_BYTES,
     boot_script_problem,
     boot_script_room,

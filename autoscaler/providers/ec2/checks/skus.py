@@ -15,7 +15,6 @@ from autoscaler.providers.ec2.configuration import (
 )
 from autoscaler.providers.ec2.instance_types import ORDINARY_FIRST_CARD, efa_problem
 from autoscaler.providers.ec2.launching.disks import ratio_problems
-from autoscaler.providers.ec2.settings import VolumeOptions
 from autoscaler.providers.ec2.shapes import MAX_TAGS
 
 _KEY_ARN = re.compile("arn:[a-z-]+:kms:([a-z0-9-]+):")
@@ -68,8 +67,7 @@ def _disk_performance(
 ) -> Iterator[Problem]:
     if sku.volume is None:
         return
-    options = VolumeOptions(sku.volume.iops, sku.volume.throughput)
-    for key, what, fix in ratio_problems(options, getattr(sku, "disk_gb", None)):
+    for key, what, fix in ratio_problems(sku.volume, getattr(sku, "disk_gb", None)):
         yield configuration.error(("skus", name, "volume", key), what, fix)
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
-from autoscaler.providers.ec2.settings import MAX_TAG_VALUE
-from autoscaler.providers.ec2.tags import PUBLISHED
+from autoscaler.providers.ec2.tags import MAX_TAG_VALUE, PUBLISHED
 
 PATIENCE = 900.0
 """Seconds from the launch of the machine to its verdict."""

@@ -11,7 +11,8 @@ from typing import Any
 
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2.settings import Ec2Sku, VolumeOptions
+from autoscaler.providers.ec2.configuration import Volume
+from autoscaler.providers.ec2.settings import Ec2Sku
 from autoscaler.providers.ec2.worker.rows import ImageRow
 
 BASE_IOPS = 3000
@@ -22,7 +23,7 @@ IOPS_PER_MIBPS = 4
 """EC2 refuses more than 0.25 MiB/s for each of the IOPS."""
 
 
-def ratio_problems(volume: VolumeOptions, size: int | None) -> Iterator[tuple[str, str, str]]:
+def ratio_problems(volume: Volume, size: int | None) -> Iterator[tuple[str, str, str]]:
     """Return the options that EC2 refuses together, each as key, message and fix.
 
     `size` is the disk's in GiB; None does not check it.
@@ -46,8 +47,8 @@ def block_devices(sku: Ec2Sku, image: ImageRow) -> list[dict[str, Any]]:
 
     Raises ProviderError if EC2 would refuse the root disk, whose size may come from the image.
     """
-    volume = sku.volume
-    size = max(sku.disk_gb or 0, image.root_gb, 1)
+    volume = sku.keys.volume or Volume()
+    size = max(sku.keys.disk_gb or 0, image.root_gb, 1)
     for key, what, fix in ratio_problems(volume, size):
         text = f"volume.{key} of {sku.name}: {what}; {fix}"
         raise ProviderError(FailureClass.CONFIGURATION, "Volume", text)

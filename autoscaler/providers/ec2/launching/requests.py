@@ -13,10 +13,18 @@ from typing import Any
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType
 from autoscaler.model.machines.failures import FailureClass
+from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section
 from autoscaler.providers.ec2.instance_types import ORDINARY_FIRST_CARD
 from autoscaler.providers.ec2.launching.disks import block_devices
-from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings, Ec2Sku
-from autoscaler.providers.ec2.tags import FLEET, INSTALLATION, LAUNCH_REQUEST, SKU, tag_list
+from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.tags import (
+    FLEET,
+    INSTALLATION,
+    LAUNCH_REQUEST,
+    MAX_TAG_VALUE,
+    SKU,
+    tag_list,
+)
 from autoscaler.providers.ec2.worker.rows import ImageRow
 
 MAX_MACHINES = 1000
@@ -35,8 +43,8 @@ def canonical(value: object) -> str:
 
 def newest_image(sku: Ec2Sku, images: Sequence[ImageRow]) -> ImageRow:
     """Return the newest image of the SKU's architecture. Raises ProviderError if there is none."""
-    wanted = _EC2_ARCHITECTURE[sku.arch]
-    what = f"image named {sku.image_name!r} of owner {sku.image_owner!r}"
+    wanted = _EC2_ARCHITECTURE[sku.keys.arch]
+    what = f"image named {sku.image.name!r} of owner {sku.image.owner!r}"
     if not images:
         raise _configuration("ImageNotFound", f"no {what}")
     fitting = [image for image in images if image.architecture == wanted]
@@ -53,9 +61,9 @@ def newest_image(sku: Ec2Sku, images: Sequence[ImageRow]) -> ImageRow:
 def machine_tags(settings: Ec2Settings, sku: Ec2Sku) -> dict[str, str]:
     """Return the tags of all resources of a SKU, without the tag of the launch request."""
     return {
-        **settings.tags,
-        **sku.tags,
-        "Name": f"{settings.fleet} {sku.name}"[:256],
+        **settings.section.tags,
+        **sku.keys.tags,
+        "Name": f"{settings.fleet} {sku.name}"[:MAX_TAG_VALUE],
         FLEET: settings.fleet,
         INSTALLATION: settings.installations.own,
         SKU: sku.name,
@@ -63,7 +71,7 @@ def machine_tags(settings: Ec2Settings, sku: Ec2Sku) -> dict[str, str]:
 
 
 def template_data(
-    settings: Ec2Settings, sku: Ec2Sku, image: ImageRow, option: Ec2Option | None = None
+    settings: Ec2Settings, sku: Ec2Sku, image: ImageRow, option: Ec2OptionKeys | None = None
 ) -> dict[str, Any]:
     """Return the launch template's data for a SKU and one of its launch options.
 
@@ -71,10 +79,11 @@ def template_data(
     terminates and deletes all its disks, even if the image has other settings for them. Raises
     ProviderError if EC2 would refuse the SKU's options on this image.
     """
-    tags, option = tag_list(machine_tags(settings, sku)), option or Ec2Option()
+    tags, ec2 = tag_list(machine_tags(settings, sku)), settings.section
+    option = option or Ec2OptionKeys(provider=settings.name)
     data: dict[str, Any] = {
         "ImageId": image.id,
-        **network(settings, option),
+        **network(ec2, option),
         "MetadataOptions": {
             "HttpEndpoint": "enabled",
             "HttpTokens": "required",
@@ -96,11 +105,10 @@ def template_data(
             "CapacityReservationPreference": "capacity-reservations-only",
             "CapacityReservationTarget": {"CapacityReservationId": option.capacity_reservation},
         }
-    if CapacityType.CAPACITY_BLOCK in option.capacity_types:
+    if CapacityType.CAPACITY_BLOCK in option.capacity:
         data["InstanceMarketOptions"] = {"MarketType": CapacityType.CAPACITY_BLOCK.value}
-    if settings.instance_profile is not None:
-        key = "Arn" if settings.instance_profile.startswith("arn:") else "Name"
-        data["IamInstanceProfile"] = {key: settings.instance_profile}
+    if ec2.instance_profile is not None:
+        data["IamInstanceProfile"] = {"Name": ec2.instance_profile}
     if sku.user_data:
         data["UserData"] = base64.b64encode(sku.user_data.encode()).decode()
     return data
@@ -195,7 +203,7 @@ def _configuration(code: str, message: str) -> ProviderError:
     return ProviderError(FailureClass.CONFIGURATION, code, message)
 
 
-def network(settings: Ec2Settings, option: Ec2Option) -> dict[str, Any]:
+def network(ec2: Ec2Section, option: Ec2OptionKeys) -> dict[str, Any]:
     """Return the keys of the launch template for the network of a launch option's machines.
 
     A template with interfaces names the security groups in them (botocore's
@@ -203,9 +211,9 @@ def network(settings: Ec2Settings, option: Ec2Option) -> dict[str, Any]:
     CreateFleet's override. Karpenter sends the same, one Elastic Fabric Adapter a network card
     (aws/karpenter-provider-aws, `generateNetworkInterfaces`).
     """
-    groups = list(settings.security_groups)
+    groups = list(ec2.security_groups)
     kinds = _kinds(option)
-    if settings.public_ip is None and not option.efa_interfaces:
+    if ec2.public_ip is None and not option.efa_interfaces:
         return {"SecurityGroupIds": groups}
     interfaces: list[dict[str, Any]] = []
     for card, kind in enumerate(kinds):
@@ -219,15 +227,15 @@ def network(settings: Ec2Settings, option: Ec2Option) -> dict[str, Any]:
             interface |= {"InterfaceType": kind, "NetworkCardIndex": card}
         interfaces.append(interface)
     # EC2 refuses the key beside several interfaces, and gives such a machine no public address.
-    if settings.public_ip is not None and len(interfaces) == 1:
-        interfaces[0]["AssociatePublicIpAddress"] = settings.public_ip
+    if ec2.public_ip is not None and len(interfaces) == 1:
+        interfaces[0]["AssociatePublicIpAddress"] = ec2.public_ip
     return {"NetworkInterfaces": interfaces}
 
 
-def _kinds(option: Ec2Option) -> list[str]:
+def _kinds(option: Ec2OptionKeys) -> list[str]:
     """Return the interface of each network card, from card 0 on."""
     count = option.efa_interfaces
-    if count and ORDINARY_FIRST_CARD.issuperset(option.instance_types):
+    if count and ORDINARY_FIRST_CARD.issuperset(option.instance_types or ()):
         # As ParallelCluster has them. An EFA-only interface takes no address.
         return ["interface", *["efa-only"] * count]
     return ["efa"] * count or ["interface"]

@@ -13,7 +13,8 @@ from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.catalogue import CapacityType, Offering, OperatingSystem
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
+from autoscaler.providers.ec2.configuration import Ec2OptionKeys
+from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.worker.channel import Api, pages
 from autoscaler.providers.ec2.worker.rows import ReservationRow
 
@@ -72,7 +73,7 @@ class Reservations:
         self._known = found
 
     def offerings(
-        self, option: Ec2Option, os: OperatingSystem, offerings: Iterable[Offering]
+        self, option: Ec2OptionKeys, os: OperatingSystem, offerings: Iterable[Offering]
     ) -> tuple[Offering, ...]:
         """Return those of an option's offerings that its reservation may have capacity for.
 

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from autoscaler.config.settings.sku import Image
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.identifiers import Instant, LaunchRequestId, Seconds, SkuName
@@ -25,7 +26,7 @@ from autoscaler.providers.ec2.launching.requests import (
     template_data,
     template_name,
 )
-from autoscaler.providers.ec2.settings import CanaryImage, Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import tag_list
 from autoscaler.providers.ec2.worker.channel import Api, pages
 from autoscaler.providers.ec2.worker.rows import ImageRow, SubnetRow, TemplateRow
@@ -42,7 +43,7 @@ _Source = tuple[SkuName, str, str]
 
 
 def _source(sku: Ec2Sku) -> _Source:
-    return sku.name, sku.image_name, sku.image_owner
+    return sku.name, sku.image.name, sku.image.owner
 
 
 class Resources:
@@ -52,7 +53,7 @@ class Resources:
         self._settings = settings
         self._api = api
         self._clock = clock
-        self._account = settings.account
+        self._account = settings.section.account
         self._subnets: tuple[Instant, Mapping[str, str]] | None = None
         self.offered_types: OfferedTypes = {}
         """The instance types that each zone sells, as last read; empty if not known."""
@@ -92,7 +93,9 @@ class Resources:
         known = self._subnets
         if known is not None and self._fresh(known[0]):
             return known[1]
-        rows = await self._api.call("DescribeSubnets", {"ids": list(self._settings.subnets)})
+        rows = await self._api.call(
+            "DescribeSubnets", {"ids": list(self._settings.section.subnets)}
+        )
         self._full = {one: at for one, at in self._full.items() if self._fresh(at)}
         found = subnets_with_most_addresses((SubnetRow(*row) for row in rows), self._full)
         self._subnets = (self._clock.now(), found)
@@ -197,7 +200,7 @@ class Resources:
         known = self._images.get(_source(sku))
         if known is not None and self._fresh(known[0]):
             return known[1]
-        wanted = {"name": sku.image_name, "owner": sku.image_owner}
+        wanted = {"name": sku.image.name, "owner": sku.image.owner}
         listed = pages(self._api, "DescribeImages", wanted)
         newest = newest_image(sku, [ImageRow(*row) async for page in listed for row in page])
         self._images[_source(sku)] = (self._clock.now(), newest)
@@ -229,22 +232,17 @@ def sku_for(sku: Ec2Sku, request: LaunchRequestId) -> Ec2Sku:
 
     The choice depends only on the request's id, so a repeated request uses the same image.
     """
-    canary = sku.canary
-    if canary is None or _drawn(request) >= canary.percent:
-        return sku
-    return _with_canary_image(sku, canary)
+    canary = sku.image.canary
+    use_canary = canary is not None and _drawn(request) < canary.percent
+    return with_canary(sku)[-1] if use_canary else sku
 
 
 def with_canary(sku: Ec2Sku) -> tuple[Ec2Sku, ...]:
     """Return the SKU, and the SKU with its canary image if it has one."""
-    canary = sku.canary
+    canary = sku.image.canary
     if canary is None:
         return (sku,)
-    return sku, _with_canary_image(sku, canary)
-
-
-def _with_canary_image(sku: Ec2Sku, canary: CanaryImage) -> Ec2Sku:
-    return replace(sku, image_name=canary.image_name, image_owner=canary.image_owner, canary=None)
+    return sku, replace(sku, image=Image(name=canary.name, owner=canary.owner))
 
 
 def _drawn(request: LaunchRequestId) -> float:

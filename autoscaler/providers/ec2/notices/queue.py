@@ -78,5 +78,5 @@ class Ec2NoticeQueue:
         except PoisonError as error:
             return Message(row.id, row.receipt, poison=str(error), excerpt=excerpt)
         if notice is not None and notice.kind is NoticeKind.REBALANCE_RECOMMENDATION:
-            notice = notice if self._settings.rebalance_recommendations else None
+            notice = notice if self._settings.section.rebalance_recommendations else None
         return Message(row.id, row.receipt, notice)

@@ -36,7 +36,7 @@ class Ec2Prices:
     """
 
     def __init__(self, settings: Ec2Settings, api: Api, clock: Clock) -> None:
-        self._region = settings.region
+        self._region = settings.section.region
         self._api = api
         self._clock = clock
         self._configured = self._listed = settings.price_list

@@ -83,7 +83,7 @@ class AccountLimits:
     """Implements `QuotaLimits` for one region. Sends no request before `read`."""
 
     def __init__(self, settings: Ec2Settings, api: Api, clock: Clock) -> None:
-        self._configured = settings.quotas
+        self._configured = settings.section.quota_limits()
         self.use(settings)
         self._api = api
         self._clock = clock

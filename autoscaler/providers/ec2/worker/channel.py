@@ -11,6 +11,7 @@ import json
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
@@ -18,7 +19,6 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderEr
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.errors import HINTS, meaning, outcome_unknown, unsent_failure_class
-from autoscaler.providers.ec2.settings import Timeouts
 
 THREADS = 16
 """Maximum number of calls in flight. Further calls wait in the controller, without a timeout."""
@@ -29,6 +29,19 @@ MAX_LINE = 64 * 1024 * 1024
 
 MAX_PAGES = 1000
 """Pages of one list. EC2 sometimes returns the same token endlessly (aws/aws-sdk-java-v2#927)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long one request to AWS may take, in real seconds.
+
+    `answer` limits the whole call in the worker process, with its credentials. If a call exceeds it,
+    the process is killed, and the outcome of the call is unknown.
+    """
+
+    connect: Seconds = 5.0
+    read: Seconds = 60.0
+    answer: Seconds = 120.0
 
 
 class CallOutcomeUnknownError(OutcomeUnknownError):

@@ -10,20 +10,47 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, BinaryIO
 
 import boto3
+from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from autoscaler.providers.ec2.instance_types import pricing_region
-from autoscaler.providers.ec2.worker.clients import Clients
-from autoscaler.providers.ec2.worker.operations import OPERATIONS
+from autoscaler.providers.ec2.worker.operations import OPERATIONS, Arguments
 from autoscaler.providers.ec2.worker.rows import MAX_TEXT
 from autoscaler.providers.ec2.worker.sent_requests import SentRequests
+
+
+class Clients:
+    """The AWS clients by service, created on first use. Each can be used from several threads."""
+
+    def __init__(self, make: Callable[[str], Any]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: dict[str, Any] = {}
+
+    def call(self, name: str, arguments: Arguments) -> object:
+        """Send one request of the operation `name`; return what it keeps of the answer."""
+        operation = OPERATIONS[name]
+        parameters = operation.parameters(arguments)
+        if "page" in arguments:
+            parameters["MaxResults"] = arguments.get("size", operation.page_size)
+            if arguments["page"]:
+                parameters["NextToken"] = arguments["page"]
+        answer = getattr(self._client(operation.service), xform_name(name))(**parameters)
+        result = operation.result(answer, arguments)
+        return (result, answer.get("NextToken")) if operation.page_size else result
+
+    def _client(self, service: str) -> Any:
+        with self._lock:
+            if service not in self._made:
+                self._made[service] = self._make(service)
+            return self._made[service]
 
 
 def main(setup: Mapping[str, Any]) -> None:
@@ -80,7 +107,7 @@ def answer(
     """Make one call. Return `{"result"}`, or `{"error"}` with its code, message and `sent`."""
     sent_requests.begin()
     try:
-        return {"result": OPERATIONS[call["operation"]](clients, call["arguments"])}
+        return {"result": clients.call(call["operation"], call["arguments"])}
     except ClientError as error:
         # The error may be from another service before the call: STS, for a role's credentials.
         return _refusal(error, sent=sent_requests.may_have_arrived(error))
