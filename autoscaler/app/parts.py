@@ -1,4 +1,4 @@
-"""Creates the parts of a controller, resumes and stops them."""
+"""Creates the parts of a controller, and stops them."""
 
 import asyncio
 import hashlib
