@@ -246,8 +246,8 @@ def test_every_listed_survivor_has_a_reason() -> None:
 
 
 def test_a_function_that_does_not_exist_is_reported() -> None:
-    assert lines_of("planner.shares.Shares.take")
-    for function in ("planner.shares.Shares.gone", "planner.gone.take", "gone.shares.take"):
+    assert lines_of("planner.matching.shares.Shares.take")
+    for function in ("planner.matching.shares.Shares.gone", "planner.gone.take", "gone.shares.take"):
         with pytest.raises(LookupError):
             lines_of(function)
 

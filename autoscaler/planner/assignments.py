@@ -14,9 +14,9 @@ from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.plan import Assign, DeregisterRunner
-from autoscaler.planner.classes import Classes
-from autoscaler.planner.matching import Matching, Supply, SupplyKind
-from autoscaler.planner.supply import FleetSupply
+from autoscaler.planner.matching.classes import Classes
+from autoscaler.planner.matching.maximum import Matching, Supply, SupplyKind
+from autoscaler.planner.matching.supply import FleetSupply
 
 _machine = itemgetter(1)
 

@@ -16,14 +16,20 @@ from autoscaler.model.plan import (
     Terminate,
 )
 from autoscaler.planner.assignments import assignments, surplus_registrations
-from autoscaler.planner.classes import Classes, classes_of
-from autoscaler.planner.matching import Matching, SupplyKind, match, pool_of, ready_minimum_class
+from autoscaler.planner.matching.classes import Classes, classes_of
+from autoscaler.planner.matching.maximum import (
+    Matching,
+    SupplyKind,
+    match,
+    pool_of,
+    ready_minimum_class,
+)
+from autoscaler.planner.matching.supply import FleetSupply, count_deregistration, count_supply
 from autoscaler.planner.out_of_service import out_of_service
 from autoscaler.planner.placement import Headroom
 from autoscaler.planner.registration import RegistrationBudget, registrable_machines
 from autoscaler.planner.scale_down import cut_back, idle_machines, minimum_in_force
 from autoscaler.planner.scale_up import ScaleUp, scale_up
-from autoscaler.planner.supply import FleetSupply, count_deregistration, count_supply
 from autoscaler.planner.upkeep import (
     due_machines,
     late_boots,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, MachineId, Seconds, SkuName
 from autoscaler.model.machines.machine import BOOTING_STATES, Machine, MachineState
-from autoscaler.planner.matching import Matching, Supply, SupplyKind, pool_of
+from autoscaler.planner.matching.maximum import Matching, Supply, SupplyKind, pool_of
 
 MAX_READY_WAIT: Seconds = 60.0
 """Longest that a ready machine waits to register. Machines that register this close share a request."""

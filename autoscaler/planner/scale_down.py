@@ -18,8 +18,8 @@ from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import TerminationReason
 from autoscaler.model.plan import CancelLaunchRequest, Launch, Terminate
 from autoscaler.model.wording import counted
-from autoscaler.planner.matching import Matching, SupplyKind, pool_of
-from autoscaler.planner.supply import FleetSupply
+from autoscaler.planner.matching.maximum import Matching, SupplyKind, pool_of
+from autoscaler.planner.matching.supply import FleetSupply
 
 
 def idle_minimum(policy: IdlePolicy, now: Instant) -> int:

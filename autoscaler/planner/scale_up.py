@@ -15,8 +15,8 @@ from autoscaler.model.plan import Launch
 from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.reasons.waiting import WaitReason
 from autoscaler.model.wording import counted
-from autoscaler.planner.classes import Classes
-from autoscaler.planner.matching import Matching, ready_minimum_class
+from autoscaler.planner.matching.classes import Classes
+from autoscaler.planner.matching.maximum import Matching, ready_minimum_class
 from autoscaler.planner.placement import Headroom, Placement
 from autoscaler.planner.registration import RegistrationBudget
 from autoscaler.planner.search import Search

@@ -11,9 +11,9 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.reasons.waiting import Waiting, WaitReason
-from autoscaler.planner.matching import Matching, SupplyKind
+from autoscaler.planner.matching.maximum import Matching, SupplyKind
+from autoscaler.planner.matching.shares import filled
 from autoscaler.planner.scale_up import ScaleUp
-from autoscaler.planner.shares import filled
 
 _DISPUTED = WaitReason(WaitCode.JOB_UNCONFIRMED)
 _NOT_PLANNED = WaitReason(WaitCode.NOT_PLANNED)

@@ -15,9 +15,9 @@ import pytest
 
 from autoscaler.app.agent_file import build_agent
 from autoscaler.model.machines.failures import FailureScope
+from autoscaler.providers.kubernetes.command import pod_command
 from autoscaler.providers.kubernetes.listing.statuses import pod_state
 from autoscaler.providers.kubernetes.manifest import container_modes, pod
-from autoscaler.providers.kubernetes.manifest.command import pod_command
 from tests.agent.doubles import ScriptedController, ScriptedRunner, VirtualClock
 
 SHA = "ab" * 32

@@ -13,16 +13,13 @@ import yaml
 
 from autoscaler.controller.ports.provider import ProofRefusedError, ProviderError
 from autoscaler.providers.kubernetes.capacity.accelerators import read_capacity
+from autoscaler.providers.kubernetes.configuration import ContainerMode
 from autoscaler.providers.kubernetes.identity import ownership
 from autoscaler.providers.kubernetes.launching import dry_run
 from autoscaler.providers.kubernetes.manifest.pod import named_pod, pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.settings import (
     Accelerator,
-    AcceleratorCheck,
-    ContainerHooks,
-    ContainerMode,
-    DockerInDocker,
 )
 from lab.kubernetes.admin import RequestFailedError
 from lab.kubernetes.namespaces import rights_in_force
@@ -32,12 +29,13 @@ from tests.deploy.manifests import COMPONENTS
 from tests.providers import container_hooks
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.kubernetes_pods import dind, hooks, wanted, with_changes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-DOCKER = DockerInDocker("docker:29.7.2-dind-rootless", {"cpu": "2", "memory": "8Gi"})
+DOCKER = dind(resources={"cpu": "2", "memory": "8Gi"})
 ACCOUNT = "container-hooks"
-HOOKED = ContainerHooks(ACCOUNT)
+HOOKED = hooks(ACCOUNT)
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 
 
@@ -45,11 +43,11 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 async def opened(
     place: Place, mode: ContainerMode, accelerator: Accelerator | None = None
 ) -> AsyncIterator[KubernetesProvider]:
-    option = replace(
+    option = with_changes(
         place.settings.options[(SKU, 0)],
         container_mode=mode,
         accelerator=accelerator,
-        accelerator_check=AcceleratorCheck("nvidia"),
+        accelerator_check=wanted("nvidia"),
     )
     settings = replace(place.settings, options={(SKU, 0): option})
     settings = replace(settings, provisioner=accelerator is None)
@@ -121,9 +119,9 @@ async def test_a_pod_with_a_docker_daemon_needs_a_namespace_without_pod_security
         await check(provider, place)
 
 
-@pytest.mark.parametrize("mode", [HOOKED, ContainerHooks(ACCOUNT, "1Gi")], ids=["copied", "shared"])
+@pytest.mark.parametrize("mode", [HOOKED, hooks(ACCOUNT, "1Gi")], ids=["copied", "shared"])
 async def test_the_runners_pod_with_hooks_passes_restricted(
-    place: Place, hooked: KubernetesProvider, mode: ContainerHooks
+    place: Place, hooked: KubernetesProvider, mode: ContainerMode
 ) -> None:
     async with opened(place, mode) as provider:
         await check(provider, place)
@@ -203,7 +201,7 @@ async def test_a_pod_with_hooks_proves_its_identity_with_its_own_service_account
 async def test_the_claim_of_the_work_folder_has_the_name_that_the_hooks_expect(
     place: Place, hooked: KubernetesProvider
 ) -> None:
-    async with opened(place, ContainerHooks(ACCOUNT, "1Gi")) as provider:
+    async with opened(place, hooks(ACCOUNT, "1Gi")) as provider:
         request = await provider.prepare(place.make_order(1, "0123456789abcdef"))
         [launched] = (await provider.launch(request)).launched
         [name] = names_of(request)
@@ -252,7 +250,7 @@ async def test_the_pod_of_a_job_gets_the_accelerators_that_its_runner_does_not_h
     node = await place.add_node(gpus=2)
     await enforce(place, "baseline")
     resources = {"cpu": "1", "memory": "1Gi"}
-    mode = ContainerHooks(ACCOUNT, resources=resources)
+    mode = hooks(ACCOUNT, resources=resources)
     async with opened(place, mode, Accelerator(GPU, 2)) as provider:
         request = await provider.prepare(place.make_order(2, "0123456789abcdef"))
         runners = (await provider.launch(request)).launched

@@ -20,6 +20,7 @@ from tests.cluster.conftest import SKU, Place, until
 from tests.cluster.fleet import AT_ONCE, Fleet, Origin, catalogue_of, pods_option
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.kubernetes_pods import with_changes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -229,7 +230,7 @@ class Crowd:
 async def provider(place: Place) -> AsyncIterator[KubernetesProvider]:
     """A provider with both SKUs."""
     option = place.settings.options[(SKU, 0)]
-    options = {(sku, 0): replace(option, sku=sku) for sku in SKUS}
+    options = {(sku, 0): with_changes(option, sku=sku) for sku in SKUS}
     settings = replace(place.settings, options=options)
     opened = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
     await opened.open()

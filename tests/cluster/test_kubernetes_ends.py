@@ -21,6 +21,7 @@ from tests.cluster.conftest import SKU, Place, listening, names_of
 from tests.patience import PATIENCE
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.kubernetes_pods import with_changes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -210,7 +211,7 @@ async def test_a_pod_whose_sidecar_ends_again_and_again_cannot_start(place: Plac
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     overlay = {"spec": {"initContainers": [sidecar]}}
-    option = replace(place.settings.options[(SKU, 0)], overlay=overlay)
+    option = with_changes(place.settings.options[(SKU, 0)], overlay=overlay)
     settings = replace(place.settings, options={(SKU, 0): option})
     provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
     await place.add_node()

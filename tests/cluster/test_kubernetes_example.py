@@ -9,12 +9,12 @@ import pytest
 from autoscaler.app.preflight import load_for_service
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from autoscaler.providers.kubernetes.settings import KubernetesSettings
-from autoscaler.providers.kubernetes.translation import kubernetes_settings
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, kubernetes_settings
 from tests.cluster.admission import add_priority_class
 from tests.cluster.conftest import Place, names_of
 from tests.config.fleet_file import KUBERNETES_EXAMPLE, Folder
 from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.kubernetes_pods import with_changes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -60,7 +60,7 @@ def settings_of(folder: Folder, place: Place, provider: str) -> KubernetesSettin
         ProviderName(provider), settings, folder.path, place.settings.installations, "0" * 64
     )
     options = {
-        key: replace(option, node_selector={**option.node_selector, "pool": place.name})
+        key: with_changes(option, node_selector={**option.node_selector, "pool": place.name})
         for key, option in found.options.items()
     }
     mine = place.settings

@@ -17,6 +17,7 @@ from tests.cluster.admission import failing_webhook, set_quota
 from tests.cluster.conftest import GPU, SKU, Place, names_of, until
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.kubernetes_pods import with_changes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -27,7 +28,7 @@ async def states(provider: KubernetesProvider) -> dict[str, ListedMachine]:
 
 
 def with_overlay(place: Place, overlay: dict[str, Any]) -> KubernetesProvider:
-    option = replace(place.settings.options[(SKU, 0)], overlay=overlay)
+    option = with_changes(place.settings.options[(SKU, 0)], overlay=overlay)
     settings = replace(place.settings, options={(SKU, 0): option})
     return KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
 

@@ -20,6 +20,7 @@ from tests.cluster.fleet import Fleet, catalogue_of, pods_option
 from tests.controller.fakes_provider import FakeProvider, Lost
 from tests.planner.fleets import EAST, offering
 from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.kubernetes_pods import with_changes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -34,7 +35,9 @@ def east() -> FakeProvider:
 @pytest_asyncio.fixture(loop_scope="session")
 async def pods(place: Place) -> AsyncIterator[KubernetesProvider]:
     """Pods in a cluster without a provisioner. They ask for more CPU than any node has."""
-    option = replace(place.settings.options[(SKU, 0)], resources={"cpu": "200", "memory": "1Gi"})
+    option = with_changes(
+        place.settings.options[(SKU, 0)], resources={"cpu": "200", "memory": "1Gi"}
+    )
     settings = replace(place.settings, options={(SKU, 0): option}, provisioner=False)
     opened = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
     await opened.open()

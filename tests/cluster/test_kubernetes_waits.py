@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from autoscaler.providers.kubernetes.settings import ContainerHooks, PodOption
+from autoscaler.providers.kubernetes.settings import PodOption
 from tests.cluster.admission import add_priority_class
 from tests.cluster.conftest import SKU, Place, listening, names_of, until
 from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.kubernetes_pods import hooks, with_changes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 @asynccontextmanager
 async def fixed(place: Place, **changes: Any) -> AsyncIterator[KubernetesProvider]:
     """A provider without a provisioner, whose watch has begun."""
-    option: PodOption = replace(place.settings.options[(SKU, 0)], **changes)
+    option: PodOption = with_changes(place.settings.options[(SKU, 0)], **changes)
     settings = replace(place.settings, options={(SKU, 0): option}, provisioner=False)
     provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
     try:
@@ -81,7 +82,7 @@ async def test_a_pod_whose_claim_is_being_created_is_not_refused(place: Place) -
     await place.admin.create(
         f"/api/v1/namespaces/{place.name}/serviceaccounts", {"metadata": {"name": "hooks"}}
     )
-    mode = ContainerHooks("hooks", "1Gi", place.name)
+    mode = hooks("hooks", "1Gi", place.name)
     tolerations = ({"key": "nvidia.com/gpu", "operator": "Exists"},)
     async with fixed(
         place, container_mode=mode, accelerator=None, tolerations=tolerations

@@ -17,6 +17,7 @@ from lab.kubernetes.servers import KUBELET
 from tests.cluster.conftest import GPU, SKU, Place, names_of, until
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.kubernetes_pods import with_changes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -65,7 +66,7 @@ async def test_the_pod_of_a_silent_node_leaves_and_is_gone_when_the_node_is_out_
     place: Place,
 ) -> None:
     overlay = {"spec": {"tolerations": [TOLERATION]}}
-    option = replace(place.settings.options[(SKU, 0)], overlay=overlay)
+    option = with_changes(place.settings.options[(SKU, 0)], overlay=overlay)
     settings = replace(place.settings, options={(SKU, 0): option})
     provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
     # If all nodes are silent, Kubernetes takes this for its own fault, and deletes nothing.

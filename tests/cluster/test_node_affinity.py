@@ -11,6 +11,7 @@ from autoscaler.providers.kubernetes.capacity.accelerators import fitting_nodes
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.conftest import SKU, Place, until
 from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.kubernetes_pods import with_changes
 from tests.providers.node_affinities import LABELS, cases
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -22,9 +23,9 @@ async def test_free_capacity_counts_the_nodes_that_the_scheduler_uses(place: Pla
     await place.admin.patch(path, {"metadata": {"labels": dict(LABELS)}})
     affinities = cases(node)
     option = place.settings.options[(SKU, 0)]
-    small = replace(option, resources={"cpu": "1m", "memory": "1Mi"})
+    small = with_changes(option, resources={"cpu": "1m", "memory": "1Mi"})
     options = {
-        (SkuName(f"sku-{number}"), 0): replace(small, overlay={"spec": {"affinity": affinity}})
+        (SkuName(f"sku-{number}"), 0): with_changes(small, overlay={"spec": {"affinity": affinity}})
         for number, (affinity, _) in enumerate(affinities)
     }
     settings = replace(place.settings, options=options)

@@ -12,7 +12,7 @@ from autoscaler.providers.kubernetes.launching import dry_run, launch_text
 from autoscaler.providers.kubernetes.manifest.pod import named_pod
 from tests.cluster.conftest import SKU, Place
 from tests.providers.doubles import ManualClock, RememberingTelemetry
-from tests.providers.kubernetes_pods import SAFE, sidecar
+from tests.providers.kubernetes_pods import SAFE, sidecar, with_changes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -101,7 +101,7 @@ ALLOWED: tuple[dict[str, Any], ...] = (
 
 async def answer(place: Place, overlay: dict[str, Any]) -> str:
     """What the API server says about the pod of a launch option with this overlay; empty if it accepts it."""
-    option = replace(place.settings.options[(SKU, 0)], overlay=overlay)
+    option = with_changes(place.settings.options[(SKU, 0)], overlay=overlay)
     settings = replace(place.settings, options={(SKU, 0): option})
     request = json.loads(launch_text(settings, place.make_order(1, "security")))
     api = KubernetesApi(settings, RememberingTelemetry(), ManualClock())

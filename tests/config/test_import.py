@@ -10,10 +10,9 @@ import pytest
 from autoscaler.app.translation import health_check_parameters
 from autoscaler.cli import _hardware_of
 from autoscaler.config import ConfigurationError, Settings, load
-from autoscaler.config.importing.conversion import import_scale_config, report_lines
+from autoscaler.config.importing.conversion import Imported, import_scale_config, report_lines
 from autoscaler.config.importing.runner_keys import ImportOptions
 from autoscaler.config.importing.runner_types import prefixed
-from autoscaler.config.importing.scale_config import Imported
 from autoscaler.config.reading.document import parse
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.providers.registry import provider_kinds

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from autoscaler.cli import _hardware_of
 from autoscaler.config import ConfigurationError, load
-from autoscaler.config.importing.conversion import import_scale_config
+from autoscaler.config.importing.conversion import Imported, import_scale_config
 from autoscaler.config.importing.runner_keys import ImportOptions
 from autoscaler.config.importing.runner_types import prefixed
-from autoscaler.config.importing.scale_config import Imported
 from autoscaler.config.problems import dotted
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.registry import provider_kinds

@@ -10,8 +10,7 @@ from autoscaler.config import not_in_force
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
 from autoscaler.providers.kubernetes.checks.overlays import sample_order
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
-from autoscaler.providers.kubernetes.settings import KubernetesSettings
-from autoscaler.providers.kubernetes.translation import kubernetes_settings
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, kubernetes_settings
 from lab.push import read_example
 from tests.config.fleet_file import KUBERNETES_EXAMPLE, Folder
 

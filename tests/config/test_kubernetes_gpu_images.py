@@ -3,7 +3,7 @@
 import pytest
 
 from autoscaler.config.settings.sku import AcceleratorVendor
-from autoscaler.providers.kubernetes.checks.gpu_images import gpu_vendors
+from autoscaler.providers.kubernetes.checks.contradictions import gpu_vendors
 from tests.config.fleet_file import Folder, pods
 from tests.config.test_kubernetes_contradictions import POD
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.config import ConfigurationError
-from autoscaler.config.importing.values import read
+from autoscaler.config.importing.runner_keys import read
 from autoscaler.images.entries import Reference
 from autoscaler.images.load import load_versions
 from tests.images.versions import SUM, changed, written

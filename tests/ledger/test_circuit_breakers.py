@@ -261,7 +261,7 @@ def test_open_circuits_survive_a_restart() -> None:
 
 def test_the_counters_of_machines_and_runners_follow_each_change() -> None:
     world = World()
-    counters = world.state.counters
+    counters = world.state
     world.send(2)
     assert {key: set(ids) for key, ids in counters.booting.items()} == {(GPU, 0): {"c0", "c1"}}
     world.answer("c", "i-1", "i-2")

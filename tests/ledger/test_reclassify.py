@@ -36,10 +36,10 @@ def indexes(ledger: Ledger) -> dict[str, object]:
         "queues": {demand: list(queue) for demand, queue in s.queues.items()},
         "waiting": list(s.waiting),
         "in_progress": +s.in_progress,
-        "running": dict(s.counters.running),
+        "running": dict(s.running),
         "by_repository": {
             demand: {name: list(queue) for name, queue in queues.items()}
-            for demand, queues in s.counters.queues_by_repository.items()
+            for demand, queues in s.queues_by_repository.items()
         },
         "unadmitted": +s.unadmitted,
         "disputed": +s.disputed,

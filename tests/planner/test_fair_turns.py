@@ -10,7 +10,7 @@ from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.plan import Assign, DeregisterRunner, Launch
-from autoscaler.planner.matching import Supply, SupplyKind, match
+from autoscaler.planner.matching.maximum import Supply, SupplyKind, match
 from tests.ledger.builders import GPU, World
 from tests.planner.fleets import catalogue, sku
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from autoscaler.planner import flow as explained
-from autoscaler.planner.flow import Flow
+from autoscaler.planner.matching import flow as explained
+from autoscaler.planner.matching.flow import Flow
 
 CHAIN = 6
 

@@ -13,13 +13,13 @@ import autoscaler
 from autoscaler.model.catalogue import IdlePolicy, RegistrationRate
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.plan import Launch, Plan
-from autoscaler.planner.classes import classes_of
-from autoscaler.planner.matching import Supply, SupplyKind, match
+from autoscaler.planner.matching.classes import classes_of
+from autoscaler.planner.matching.maximum import Supply, SupplyKind, match
+from autoscaler.planner.matching.supply import count_supply
 from autoscaler.planner.placement import Headroom
 from autoscaler.planner.planner import plan
 from autoscaler.planner.registration import RegistrationBudget, registrable_machines
 from autoscaler.planner.scale_up import scale_up
-from autoscaler.planner.supply import count_supply
 from benchmarks.crowded_fleet import NOW, UNLIMITED, Crowd, crowded
 from tests.ledger.builders import World
 from tests.planner.fleets import apply_plan, catalogue, sku

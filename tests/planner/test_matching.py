@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import JobState
-from autoscaler.planner.classes import Covering
-from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, ready_minimum_class
+from autoscaler.planner.matching.classes import Covering
+from autoscaler.planner.matching.maximum import (
+    Matching,
+    Supply,
+    SupplyKind,
+    match,
+    ready_minimum_class,
+)
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 

@@ -11,8 +11,8 @@ from autoscaler.model.catalogue import Catalogue, OperatingSystem, RegistrationR
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.plan import Launch
-from autoscaler.planner.flow import Flow, Path
-from autoscaler.planner.matching import Matching, Supply, SupplyKind
+from autoscaler.planner.matching.flow import Flow, Path
+from autoscaler.planner.matching.maximum import Matching, Supply, SupplyKind
 from autoscaler.planner.registration import (
     RegistrationBudget,
     expected_boots,

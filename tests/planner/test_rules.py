@@ -589,18 +589,18 @@ class FleetMachine(RuleBasedStateMachine):
         assert other.machines_used == mine.machines_used
         assert +other.in_progress == +mine.in_progress
         assert other.disputed == mine.disputed
-        assert {k: set(v) for k, v in other.counters.booting.items() if v} == {
-            k: set(v) for k, v in mine.counters.booting.items() if v
+        assert {k: set(v) for k, v in other.booting.items() if v} == {
+            k: set(v) for k, v in mine.booting.items() if v
         }
-        assert {k: v for k, v in other.counters.boots.items() if v} == {
-            k: v for k, v in mine.counters.boots.items() if v
+        assert {k: v for k, v in other.boots.items() if v} == {
+            k: v for k, v in mine.boots.items() if v
         }
-        assert +other.counters.ready_unseen == +mine.counters.ready_unseen
-        assert other.counters.unverified == mine.counters.unverified
-        assert other.counters.unverified_existing == mine.counters.unverified_existing
-        assert +other.counters.runners_without_job == +mine.counters.runners_without_job
-        assert other.counters.running == mine.counters.running
-        assert other.counters.queues_by_repository == mine.counters.queues_by_repository
+        assert +other.ready_unseen == +mine.ready_unseen
+        assert other.unverified == mine.unverified
+        assert other.unverified_existing == mine.unverified_existing
+        assert +other.runners_without_job == +mine.runners_without_job
+        assert other.running == mine.running
+        assert other.queues_by_repository == mine.queues_by_repository
         assert {a: known.runs for a, known in other.activity.accounts.items()} == {
             a: known.runs for a, known in mine.activity.accounts.items()
         }

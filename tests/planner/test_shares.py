@@ -12,7 +12,7 @@ from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.plan import Assign, Launch
-from autoscaler.planner.shares import filled
+from autoscaler.planner.matching.shares import filled
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
 
@@ -111,7 +111,7 @@ def test_without_a_share_the_oldest_jobs_go_first() -> None:
     ask(world, "acme/small", range(101, 104))
     assert matched(world) == {"acme/flood": 10, "acme/small": 0, "acme/other": 0}
     world.observe(1, JobState.IN_PROGRESS, ("flood",), repository="acme/flood")
-    assert (world.state.counters.queues_by_repository, world.state.counters.running) == ({}, {})
+    assert (world.state.queues_by_repository, world.state.running) == ({}, {})
 
 
 def test_machines_that_become_ready_go_to_the_class_that_is_next() -> None:
@@ -133,7 +133,7 @@ def test_running_jobs_count_only_in_the_share_of_their_repository() -> None:
         world.observe(
             job, JobState.IN_PROGRESS, labels, repository="acme/Flood", runner_name=runner
         )
-    assert world.state.counters.running == {(GPU, "acme/flood"): 4}
+    assert world.state.running == {(GPU, "acme/flood"): 4}
     world.now += 1
     ask(world, "acme/small", range(101, 104))
     assert world.intents(Launch) == []
@@ -143,7 +143,7 @@ def test_running_jobs_count_only_in_the_share_of_their_repository() -> None:
         expected = {1: (0, 1), 2: (0, 2), 3: (1, 2)}[done]
         found = matched(world)
         assert (found["acme/flood"], found["acme/small"]) == expected
-    assert world.state.counters.running == {(GPU, "acme/flood"): 1}
+    assert world.state.running == {(GPU, "acme/flood"): 1}
 
 
 def test_a_completed_job_does_not_change_the_queues_of_other_repositories() -> None:

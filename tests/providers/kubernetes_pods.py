@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from autoscaler.config.settings.sku import Accelerator as WantedAccelerator
+from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import Architecture, CapacityType
 from autoscaler.model.identifiers import (
@@ -12,6 +14,12 @@ from autoscaler.model.identifiers import (
     LaunchRequestId,
     ProviderName,
     SkuName,
+)
+from autoscaler.providers.kubernetes.configuration import (
+    ContainerMode,
+    Dind,
+    KubernetesMode,
+    WorkVolume,
 )
 from autoscaler.providers.kubernetes.manifest.pod import named_pod, pod_template
 from autoscaler.providers.kubernetes.settings import (
@@ -36,6 +44,42 @@ OPTION = PodOption(
 CPU_OPTION = PodOption(
     sku=CPU_SKU, shape="cpu", image="runner:1", resources={"cpu": "1", "memory": "1Gi"}
 )
+
+
+def with_changes(option: PodOption, **changes: Any) -> PodOption:
+    return option.model_copy(update=changes)
+
+
+def wanted(
+    vendor: str = "nvidia",
+    models: tuple[str, ...] = (),
+    memory_gb: int | None = None,
+    driver_version: str | None = None,
+) -> WantedAccelerator:
+    return WantedAccelerator(
+        vendor=AcceleratorVendor(vendor),
+        count=1,
+        models=models or None,
+        memory_gb=memory_gb,
+        driver_version=driver_version,
+    )
+
+
+def dind(
+    image: str = "docker:29.7.2-dind-rootless", resources: Mapping[str, str] | None = None
+) -> ContainerMode:
+    return ContainerMode(dind=Dind(image=image, resources=resources or {}))
+
+
+def hooks(
+    account: str = "container-hooks",
+    storage: str | None = None,
+    storage_class: str | None = None,
+    resources: Mapping[str, str] | None = None,
+) -> ContainerMode:
+    volume = WorkVolume(size=storage, storage_class=storage_class) if storage else None
+    mode = KubernetesMode(service_account=account, work_volume=volume, resources=resources or {})
+    return ContainerMode(kubernetes=mode)
 
 
 def make_settings(**changes: Any) -> KubernetesSettings:

@@ -5,19 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from autoscaler.config.settings.sku import Accelerator
 from autoscaler.providers.kubernetes.manifest.accelerator_script import check_command
-from autoscaler.providers.kubernetes.settings import AcceleratorCheck
+from tests.providers.kubernetes_pods import wanted
 
 SHELLS = ("dash", "bash")
 """The shells of Debian's and of Red Hat's images."""
 
 A10G = "580.65.06, 23028, 0, NVIDIA A10G"
-ANY = AcceleratorCheck("nvidia")
+ANY = wanted("nvidia")
 PROPERTIES = "cpu_cores_count 0\ngfx_target_version {}\n"
 
 
 def run(
-    root: Path, count: int, check: AcceleratorCheck, shell: str = "dash"
+    root: Path, count: int, check: Accelerator, shell: str = "dash"
 ) -> subprocess.CompletedProcess[str]:
     """Run the check with the programs and files below `root`, as in a container."""
     _, option, script, *arguments = check_command(count, check)
@@ -78,11 +79,11 @@ def amd(root: Path, targets: list[int], memory: int = 196608, version: str = "6.
     "check",
     [
         ANY,
-        AcceleratorCheck("nvidia", ("NVIDIA T4", "nvidia a10g"), 22, "580"),
-        AcceleratorCheck("nvidia", driver_version="580.65.06"),
+        wanted("nvidia", ("NVIDIA T4", "nvidia a10g"), 22, "580"),
+        wanted("nvidia", driver_version="580.65.06"),
     ],
 )
-def test_nvidias_gpus_pass(tmp_path: Path, check: AcceleratorCheck, shell: str) -> None:
+def test_nvidias_gpus_pass(tmp_path: Path, check: Accelerator, shell: str) -> None:
     nvidia(tmp_path, [A10G, A10G])
     done = run(tmp_path, 2, check, shell)
     assert (done.returncode, done.stderr) == (0, "")
@@ -100,21 +101,21 @@ def test_nvidias_gpus_pass(tmp_path: Path, check: AcceleratorCheck, shell: str) 
             ANY,
             "GPU 1 does not answer",
         ),
-        ([A10G, A10G], AcceleratorCheck("nvidia", ("NVIDIA T4",)), "GPU 0 is NVIDIA A10G"),
+        ([A10G, A10G], wanted("nvidia", ("NVIDIA T4",)), "GPU 0 is NVIDIA A10G"),
         (
             [A10G, A10G],
-            AcceleratorCheck("nvidia", memory_gb=24),
+            wanted("nvidia", memory_gb=24),
             "23028 MiB, and 24 GiB are wanted",
         ),
         (
             [A10G, A10G],
-            AcceleratorCheck("nvidia", driver_version="58"),
+            wanted("nvidia", driver_version="58"),
             "driver 580.65.06, and 58 is",
         ),
     ],
 )
 def test_other_gpus_of_nvidia_fail(
-    tmp_path: Path, gpus: list[str], check: AcceleratorCheck, words: str, shell: str
+    tmp_path: Path, gpus: list[str], check: Accelerator, words: str, shell: str
 ) -> None:
     nvidia(tmp_path, gpus)
     done = run(tmp_path, 2, check, shell)
@@ -152,7 +153,7 @@ def test_mig_devices_count_instead_of_their_gpu(tmp_path: Path) -> None:
         "  MIG 1g.10gb     Device  1: (UUID: MIG-1)\n"
     )
     nvidia(tmp_path, ["580.65.06, [Insufficient Permissions], [N/A], NVIDIA H100"], listed)
-    check = AcceleratorCheck("nvidia", ("NVIDIA H100",), 9)
+    check = wanted("nvidia", ("NVIDIA H100",), 9)
     assert run(tmp_path, 2, check).returncode == 0
     assert "2 found, and 1 wanted" in run(tmp_path, 1, check).stderr
 
@@ -160,9 +161,9 @@ def test_mig_devices_count_instead_of_their_gpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     "check",
-    [AcceleratorCheck("amd"), AcceleratorCheck("amd", ("gfx90a", "GFX942"), 192, "6.16")],
+    [wanted("amd"), wanted("amd", ("gfx90a", "GFX942"), 192, "6.16")],
 )
-def test_amds_gpus_pass(tmp_path: Path, check: AcceleratorCheck, shell: str) -> None:
+def test_amds_gpus_pass(tmp_path: Path, check: Accelerator, shell: str) -> None:
     amd(tmp_path, [90402, 90402])
     done = run(tmp_path, 2, check, shell)
     assert (done.returncode, done.stderr) == (0, "")
@@ -172,14 +173,14 @@ def test_amds_gpus_pass(tmp_path: Path, check: AcceleratorCheck, shell: str) -> 
 @pytest.mark.parametrize(
     ("targets", "check", "words"),
     [
-        ([90402], AcceleratorCheck("amd"), "1 found, and 2 wanted"),
-        ([90402, 90010], AcceleratorCheck("amd", ("gfx942",)), "GPU 1 is gfx90a"),
-        ([90402] * 2, AcceleratorCheck("amd", memory_gb=193), "and 193 GiB are wanted"),
-        ([90402] * 2, AcceleratorCheck("amd", driver_version="6.1"), "driver 6.16.13, and 6.1 is"),
+        ([90402], wanted("amd"), "1 found, and 2 wanted"),
+        ([90402, 90010], wanted("amd", ("gfx942",)), "GPU 1 is gfx90a"),
+        ([90402] * 2, wanted("amd", memory_gb=193), "and 193 GiB are wanted"),
+        ([90402] * 2, wanted("amd", driver_version="6.1"), "driver 6.16.13, and 6.1 is"),
     ],
 )
 def test_other_gpus_of_amd_fail(
-    tmp_path: Path, targets: list[int], check: AcceleratorCheck, words: str, shell: str
+    tmp_path: Path, targets: list[int], check: Accelerator, words: str, shell: str
 ) -> None:
     amd(tmp_path, targets)
     done = run(tmp_path, 2, check, shell)
@@ -191,7 +192,7 @@ def test_other_gpus_of_amd_fail(
 def test_a_device_that_the_job_may_not_open_fails(tmp_path: Path, missing: str) -> None:
     amd(tmp_path, [90402])
     (tmp_path / "dev" / missing).unlink()
-    done = run(tmp_path, 1, AcceleratorCheck("amd"))
+    done = run(tmp_path, 1, wanted("amd"))
     assert done.returncode == 1
     assert "may not open" in done.stderr
 
@@ -202,11 +203,12 @@ def test_properties_that_cannot_be_read_are_those_of_others(tmp_path: Path) -> N
     nodes = tmp_path / "sys" / "class" / "kfd" / "kfd" / "topology" / "nodes"
     (nodes / "2" / "properties").unlink()
     (nodes / "2" / "properties").mkdir()
-    assert run(tmp_path, 1, AcceleratorCheck("amd")).returncode == 0
+    assert run(tmp_path, 1, wanted("amd")).returncode == 0
 
 
 def test_a_model_is_data_and_no_command(tmp_path: Path) -> None:
     nvidia(tmp_path, [A10G])
-    done = run(tmp_path, 1, AcceleratorCheck("nvidia", ("`touch x` $(touch x) '",)))
+    check = ANY.model_copy(update={"models": ("`touch x` $(touch x) '",)})
+    done = run(tmp_path, 1, check)
     assert done.returncode == 1
     assert not (tmp_path / "x").exists()

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from autoscaler.providers.kubernetes.capacity.node_affinity import admits
+from autoscaler.providers.kubernetes.capacity.accelerators import admits
 from autoscaler.providers.kubernetes.launching import launch_text
 from autoscaler.providers.kubernetes.manifest.avoided_nodes import HOSTNAME
-from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_settings
+from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_settings, with_changes
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -27,7 +27,7 @@ def affinity(
     own: dict[str, Any] | None = None,
 ) -> Any:
     """Return the affinity of the pods of a launch request."""
-    option = replace(OPTION, overlay={"spec": {"affinity": own}} if own else {})
+    option = with_changes(OPTION, overlay={"spec": {"affinity": own}} if own else {})
     settings = make_settings(options={(SKU, 0): option}, provisioner=provisioner)
     order = replace(make_order(), avoided_hosts=nodes, others_work=work)
     return json.loads(launch_text(settings, order))["pod"]["spec"].get("affinity")

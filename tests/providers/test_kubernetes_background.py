@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from autoscaler.providers.kubernetes.notices.background import Background
+from autoscaler.providers.kubernetes.notices.queue import Background
 
 
 async def test_items_come_in_portions_and_an_error_after_them() -> None:

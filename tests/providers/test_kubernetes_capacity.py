@@ -16,7 +16,7 @@ from autoscaler.providers.kubernetes.settings import Accelerator, KubernetesSett
 from autoscaler.providers.kubernetes.values.quantities import quantity
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
-from tests.providers.kubernetes_pods import OPTION, make_pod, make_settings
+from tests.providers.kubernetes_pods import OPTION, make_pod, make_settings, with_changes
 from tests.providers.node_affinities import label
 
 KEY = "cluster/amd.com/gpu{accelerator=mi300x}"
@@ -117,7 +117,7 @@ def test_the_pods_of_the_fleets_other_providers_in_a_cluster_are_those_of_others
 
 def test_the_pods_of_another_quota_on_the_same_nodes_are_those_of_others() -> None:
     """The ledger counts each pod against one quota, and the selectors of two quotas may match the same node."""
-    anywhere = replace(OPTION, sku=SkuName("anywhere"), node_selector={})
+    anywhere = with_changes(OPTION, sku=SkuName("anywhere"), node_selector={})
     settings = make_settings(options={(OPTION.sku, 0): OPTION, (anywhere.sku, 0): anywhere})
     free_of = counted(settings, [node("a")], [own("a")])
     assert free_of == {KEY: 8, "cluster/amd.com/gpu": 6}
@@ -129,12 +129,15 @@ def test_the_pods_of_another_quota_on_the_same_nodes_are_those_of_others() -> No
     source="Kubernetes: Assigning Pods to Nodes",
 )
 def test_a_pod_gets_its_accelerators_from_one_node() -> None:
-    eight = replace(OPTION, accelerator=Accelerator("amd.com/gpu", 8))
+    eight = with_changes(OPTION, accelerator=Accelerator("amd.com/gpu", 8))
     nodes = [node("a"), node("b"), node("c")]
     taken = [pod("a", "4"), pod("b", "4")]
     assert counted(make_settings(options={(OPTION.sku, 0): eight}), nodes, taken) == {KEY: 8}
     # A smaller pod can use what is left.
-    options = {(OPTION.sku, 0): eight, (SkuName("two"), 0): replace(OPTION, sku=SkuName("two"))}
+    options = {
+        (OPTION.sku, 0): eight,
+        (SkuName("two"), 0): with_changes(OPTION, sku=SkuName("two")),
+    }
     assert counted(make_settings(options=options), nodes, taken) == {KEY: 16}
 
 
@@ -156,7 +159,7 @@ def test_the_fleets_own_pods_on_a_lost_node_take_nothing_from_other_nodes(
 
 @pytest.mark.parametrize("arm_first", [True, False])
 def test_launch_options_that_share_a_quota_count_the_nodes_of_each(arm_first: bool) -> None:
-    arm = replace(OPTION, sku=SkuName("arm"), arch=Architecture.ARM64)
+    arm = with_changes(OPTION, sku=SkuName("arm"), arch=Architecture.ARM64)
     options = {(OPTION.sku, 0): OPTION, (arm.sku, 0): arm}
     if arm_first:
         options = dict(reversed(options.items()))
@@ -179,7 +182,7 @@ def test_launch_options_that_share_a_quota_count_the_nodes_of_each(arm_first: bo
 def test_the_selector_tolerations_and_affinity_of_an_overlay_decide_which_nodes_count(
     overlay: dict[str, Any], units: int
 ) -> None:
-    option = replace(OPTION, overlay={"spec": overlay})
+    option = with_changes(OPTION, overlay={"spec": overlay})
     taint = {"key": "team", "value": "ml", "effect": "NoSchedule"}
     nodes = [node("a", labels={"rack": "1"}, taints=[taint])]
     assert counted(make_settings(options={(OPTION.sku, 0): option}), nodes, []) == {KEY: units}

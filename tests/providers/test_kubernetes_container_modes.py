@@ -2,7 +2,6 @@
 
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from autoscaler.controller.ports.provider import ProofRefusedError
 from autoscaler.model.identifiers import LaunchRequestId
-from autoscaler.providers.kubernetes.configuration import job_container
+from autoscaler.providers.kubernetes.configuration import ContainerMode, Pod, job_container
 from autoscaler.providers.kubernetes.identity.ownership import MAX_NAME, pod_names
 from autoscaler.providers.kubernetes.identity.tokens import reviewed_pod
 from autoscaler.providers.kubernetes.listing.statuses import pod_state
@@ -22,19 +21,28 @@ from autoscaler.providers.kubernetes.manifest.container_modes import (
 from autoscaler.providers.kubernetes.manifest.overlay import OverlayError
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.provider import LARGEST_REQUEST
-from autoscaler.providers.kubernetes.settings import ContainerHooks, ContainerMode, DockerInDocker
-from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_pod, make_settings
+from tests.providers.kubernetes_pods import (
+    OPTION,
+    SKU,
+    dind,
+    hooks,
+    make_order,
+    make_pod,
+    make_settings,
+    with_changes,
+)
 
-DOCKER = DockerInDocker("docker:29.7.2-dind-rootless", {"cpu": "2", "memory": "8Gi"})
-HOOKED = ContainerHooks("container-hooks")
-SHARED = ContainerHooks("container-hooks", storage="20Gi", storage_class="fast")
+LIMITS = {"cpu": "2", "memory": "8Gi"}
+DOCKER = dind("docker:1-dind-rootless", LIMITS)
+HOOKED = hooks("container-hooks")
+SHARED = hooks("container-hooks", storage="20Gi", storage_class="fast")
 MODES = pytest.mark.parametrize("mode", [DOCKER, HOOKED, SHARED], ids=["dind", "copied", "shared"])
 
 
 def spec_of(
     mode: ContainerMode | None, overlay: Mapping[str, Any] | None = None, **changes: Any
 ) -> dict[str, Any]:
-    option = replace(OPTION, container_mode=mode, overlay=overlay or {}, **changes)
+    option = with_changes(OPTION, container_mode=mode, overlay=overlay or {}, **changes)
     spec: dict[str, Any] = pod_template(make_settings(), option, make_order())["spec"]
     return spec
 
@@ -97,10 +105,10 @@ def test_the_docker_daemon_is_a_sidecar_that_answers_before_the_pod_attests() ->
     spec = spec_of(DOCKER)
     assert [one["name"] for one in spec["initContainers"]] == ["dind-files", "dind"]
     daemon = container(spec, "dind")
-    assert daemon["image"] == DOCKER.image
+    assert daemon["image"] == "docker:1-dind-rootless"
     assert daemon["restartPolicy"] == "Always"
     assert daemon["startupProbe"]["exec"]["command"] == ["docker", "info"]
-    assert daemon["resources"] == {"requests": DOCKER.resources, "limits": DOCKER.resources}
+    assert daemon["resources"] == {"requests": LIMITS, "limits": LIMITS}
 
 
 def test_the_runner_and_the_daemon_have_the_same_socket_and_the_same_folders() -> None:
@@ -170,7 +178,7 @@ def test_the_daemon_gets_no_accelerator_of_its_own() -> None:
 
 def test_no_init_container_that_ends_gets_devices_of_the_sku() -> None:
     resources = {"cpu": "2", "vpc.amazonaws.com/efa": "1"}
-    option = replace(OPTION, container_mode=DOCKER, resources=resources)
+    option = with_changes(OPTION, container_mode=DOCKER, resources=resources)
     spec = pod_template(make_settings(), option, make_order())["spec"]
     plain = {"cpu": "2"}
     assert container(spec, "dind-files")["resources"] == {"requests": plain, "limits": plain}
@@ -179,7 +187,7 @@ def test_no_init_container_that_ends_gets_devices_of_the_sku() -> None:
 
 @pytest.mark.parametrize(("mode", "hooks"), [(HOOKED, HOOKS_WITHOUT_VOLUME), (SHARED, HOOKS)])
 def test_the_runner_gets_the_hooks_and_accepts_only_jobs_with_a_container(
-    mode: ContainerHooks, hooks: str
+    mode: ContainerMode, hooks: str
 ) -> None:
     env = {one["name"]: one for one in container(spec_of(mode), "runner")["env"]}
     assert env["ACTIONS_RUNNER_CONTAINER_HOOKS"]["value"] == hooks
@@ -357,7 +365,7 @@ def test_a_pod_of_the_hooks_proves_its_identity_with_its_own_service_account() -
         "audiences": ["ci.gpu-runner-autoscaler"],
         "user": {"username": "system:serviceaccount:runners:container-hooks", "extra": extra},
     }
-    hooked = make_settings(options={(SKU, 0): replace(OPTION, container_mode=HOOKED)})
+    hooked = make_settings(options={(SKU, 0): with_changes(OPTION, container_mode=HOOKED)})
     assert reviewed_pod(hooked, status).uid == "4b3f0a1e"
     with pytest.raises(ProofRefusedError):
         reviewed_pod(make_settings(), status)
@@ -370,5 +378,5 @@ def test_a_variable_from_a_secret_is_unknown_to_the_controller() -> None:
         {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "token"}}},
     ]
     overlay = {"spec": {"containers": [{"name": "runner", "env": env}]}}
-    found = job_container("image", {}, overlay)
+    found = job_container(Pod(image="image", overlay=overlay))
     assert (found.environment, found.unknown) == ({"MODE": "fast", "EMPTY": ""}, ("TOKEN",))

@@ -1,7 +1,6 @@
 """Accelerators of jobs that GitHub's hooks run in pods of their own."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,17 +14,24 @@ from autoscaler.providers.kubernetes.manifest.pod import named_pod, pod_template
 from autoscaler.providers.kubernetes.manifest.visible_gpus import VARIABLE
 from autoscaler.providers.kubernetes.settings import (
     Accelerator,
-    AcceleratorCheck,
-    ContainerHooks,
     PodOption,
 )
 from tests.providers.container_hooks import TEMPLATE, file_of, job_pod, step_pod, variables
-from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_settings
+from tests.providers.kubernetes_pods import (
+    OPTION,
+    SKU,
+    hooks,
+    make_order,
+    make_settings,
+    wanted,
+    with_changes,
+)
 from tests.providers.test_kubernetes_capacity import KEY, node, pod
 
 GPU = "amd.com/gpu"
-HOOKS = ContainerHooks("container-hooks", resources={"cpu": "14", "memory": "100Gi"})
-HOOKED = replace(OPTION, container_mode=HOOKS, accelerator_check=AcceleratorCheck("amd"))
+RESOURCES = {"cpu": "14", "memory": "100Gi"}
+HOOKS = hooks(resources=RESOURCES)
+HOOKED = with_changes(OPTION, container_mode=HOOKS, accelerator_check=wanted("amd"))
 NAME = "ci-0123456789abcdef-0"
 
 
@@ -54,15 +60,13 @@ def test_the_jobs_container_alone_requests_the_accelerators() -> None:
     job = job_pod(runner, services={"redis": "redis:8"})
     assert requested(job) == {"fs-init": None, "job": "2", "redis": None}
     [container] = [one for one in job["spec"]["containers"] if one["name"] == "job"]
-    assert container["resources"]["requests"] == HOOKS.resources
-    assert container["resources"]["limits"] == {**HOOKS.resources, GPU: "2"}
+    assert container["resources"]["requests"] == RESOURCES
+    assert container["resources"]["limits"] == {**RESOURCES, GPU: "2"}
 
 
 def test_the_hooks_keep_what_they_need_of_the_jobs_pod() -> None:
-    job, plain = job_pod(runner_pod()), job_pod(runner_pod(replace(HOOKED, accelerator=None)))
-    bare = job_pod(
-        runner_pod(replace(OPTION, accelerator=None, container_mode=replace(HOOKS, resources={})))
-    )
+    job, plain = job_pod(runner_pod()), job_pod(runner_pod(with_changes(HOOKED, accelerator=None)))
+    bare = job_pod(runner_pod(with_changes(OPTION, accelerator=None, container_mode=hooks())))
     for found in (job, plain):
         assert found["spec"]["initContainers"] == bare["spec"]["initContainers"]
         assert found["spec"]["restartPolicy"] == "Never"
@@ -84,7 +88,7 @@ def test_the_jobs_pod_goes_where_the_runners_pod_may_be() -> None:
     overlay = {
         "spec": {"affinity": affinity, "tolerations": [added], "nodeSelector": {"zone": "a"}}
     }
-    runner = runner_pod(replace(HOOKED, runtime_class="nvidia", overlay=overlay))
+    runner = runner_pod(with_changes(HOOKED, runtime_class="nvidia", overlay=overlay))
     spec = job_pod(runner)["spec"]
     for key in ("nodeSelector", "tolerations", "affinity", "runtimeClassName"):
         assert spec[key] == runner["spec"][key]
@@ -121,7 +125,7 @@ def test_the_agent_looks_for_no_accelerators_that_another_pod_has() -> None:
     assert all(
         marker in one["env"] for one in [*spec.get("initContainers", ()), *spec["containers"]]
     )
-    for option in (OPTION, replace(HOOKED, accelerator=None)):
+    for option in (OPTION, with_changes(HOOKED, accelerator=None)):
         assert "RUNNER_AGENT_ACCELERATORS" not in str(runner_pod(option))
 
 
@@ -134,13 +138,13 @@ def test_the_hooks_wait_as_long_for_a_node_as_the_controller(
 
 
 def test_without_resources_for_the_job_an_operator_may_mount_a_template() -> None:
-    mode = ContainerHooks("container-hooks")
+    mode = hooks("container-hooks")
     env = [{"name": TEMPLATE, "value": "/template/pod.yaml"}]
     overlay = {"spec": {"containers": [{"name": "runner", "env": env}]}}
-    own = replace(OPTION, accelerator=None, container_mode=mode, overlay=overlay)
+    own = with_changes(OPTION, accelerator=None, container_mode=mode, overlay=overlay)
     assert variables(runner_pod(own))[TEMPLATE] == "/template/pod.yaml"
     with pytest.raises(OverlayError, match=TEMPLATE):
-        runner_pod(replace(own, accelerator=OPTION.accelerator))
+        runner_pod(with_changes(own, accelerator=OPTION.accelerator))
 
 
 @pytest.mark.parametrize(
@@ -160,14 +164,14 @@ def test_an_overlay_moves_no_accelerator_out_of_the_check(
 ) -> None:
     changed = {"spec": {"containers": [{"name": "runner", **overlay}]}}
     with pytest.raises(OverlayError, match=words):
-        runner_pod(replace(option, overlay=changed))
+        runner_pod(with_changes(option, overlay=changed))
 
 
 def test_an_overlay_cannot_write_the_template() -> None:
     overlay = {"metadata": {"annotations": {"gpu-runner-autoscaler/job-pod": "{}"}}}
     for option in (OPTION, HOOKED):
         with pytest.raises(OverlayError, match="relies on it"):
-            runner_pod(replace(option, overlay=overlay))
+            runner_pod(with_changes(option, overlay=overlay))
 
 
 def test_kubelet_writes_the_template_where_the_hooks_read_it() -> None:
@@ -236,15 +240,15 @@ def test_the_accelerators_of_a_job_count_once(pods: list[dict[str, Any]], units:
 def test_the_jobs_container_sees_the_gpus_that_it_requests_and_no_others(
     accelerator: Accelerator | None, shown: list[str]
 ) -> None:
-    found = job_pod(runner_pod(replace(HOOKED, accelerator=accelerator)))
+    found = job_pod(runner_pod(with_changes(HOOKED, accelerator=accelerator)))
     [container] = found["spec"]["containers"]
     assert [one["value"] for one in container["env"] if one["name"] == VARIABLE] == shown
 
 
 @pytest.mark.parametrize(("configured", "size"), [(None, "32Gi"), ("8Gi", "8Gi")])
 def test_the_jobs_pod_has_a_dev_shm_of_its_own(configured: str | None, size: str) -> None:
-    hooks = replace(HOOKS, resources={"memory": "64Gi"})
-    option = replace(HOOKED, container_mode=hooks, shared_memory=configured)
+    mode = hooks(resources={"memory": "64Gi"})
+    option = with_changes(HOOKED, container_mode=mode, shared_memory=configured)
     found = job_pod(runner_pod(option))["spec"]
     [container] = found["containers"]
     [mount] = [one for one in container["volumeMounts"] if one["mountPath"] == "/dev/shm"]

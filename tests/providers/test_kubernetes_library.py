@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.providers.kubernetes.api import library
+from autoscaler.providers.kubernetes.api import kubeconfigs as library
 from autoscaler.providers.kubernetes.api.credentials import new_client
 from tests.providers.kubernetes_pods import make_settings
 

@@ -2,7 +2,6 @@
 
 import json
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from tests.providers.kubernetes_pods import (
     make_order,
     make_settings,
     sidecar,
+    with_changes,
 )
 
 
@@ -29,7 +29,7 @@ def spec(**changes: Any) -> dict[str, Any]:
 
 
 def template(**changes: Any) -> dict[str, Any]:
-    return pod_template(make_settings(), replace(OPTION, **changes), make_order())
+    return pod_template(make_settings(), with_changes(OPTION, **changes), make_order())
 
 
 def by_name(elements: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def test_a_name_that_kubernetes_does_not_allow_is_a_configuration_error(request_
 
 
 def test_a_broken_overlay_is_a_configuration_error() -> None:
-    option = replace(OPTION, overlay={"spec": {"restartPolicy": "Always"}})
+    option = with_changes(OPTION, overlay={"spec": {"restartPolicy": "Always"}})
     with pytest.raises(ProviderError) as error:
         launch_text(make_settings(options={(SKU, 0): option}), make_order())
     assert (error.value.failure, error.value.code) == (FailureClass.CONFIGURATION, "Overlay")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.providers.kubernetes.capacity.node_affinity import admits
+from autoscaler.providers.kubernetes.capacity.accelerators import admits
 from tests.providers.node_affinities import LABELS, cases, label, required
 
 NODE = {"metadata": {"name": "gpu-7", "labels": dict(LABELS)}}

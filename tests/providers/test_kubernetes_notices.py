@@ -14,8 +14,7 @@ from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.identity import ownership
 from autoscaler.providers.kubernetes.listing.machines import identity
-from autoscaler.providers.kubernetes.notices.observed_api import ObservedApi
-from autoscaler.providers.kubernetes.notices.queue import PodNotices
+from autoscaler.providers.kubernetes.notices.queue import ObservedApi, PodNotices
 from autoscaler.providers.kubernetes.notices.watch import Change
 from tests.patience import PATIENCE
 from tests.providers.doubles import ManualClock

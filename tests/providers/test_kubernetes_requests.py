@@ -27,9 +27,17 @@ from autoscaler.providers.kubernetes.launching import dry_run, launch_pods, laun
 from autoscaler.providers.kubernetes.notices.watch import WATCH_SECONDS, PodWatch
 from autoscaler.providers.kubernetes.protection import protect_pod
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from autoscaler.providers.kubernetes.settings import ContainerHooks, KubernetesSettings
+from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from tests.providers.doubles import ManualClock, RememberingTelemetry
-from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_pod, make_settings
+from tests.providers.kubernetes_pods import (
+    OPTION,
+    SKU,
+    hooks,
+    make_order,
+    make_pod,
+    make_settings,
+    with_changes,
+)
 
 PODS = "/api/v1/namespaces/runners/pods"
 UID = "4b3f0a1e"
@@ -114,14 +122,14 @@ async def test_a_launch_option_may_leave_its_pods_to_karpenter() -> None:
     def patch(*names: str) -> dict[str, Any]:
         return {"metadata": {"uid": uid, "annotations": dict.fromkeys(names, "true")}}
 
-    spot = replace(OPTION, do_not_disrupt=False)
-    other = replace(OPTION, shape="another")
+    spot = with_changes(OPTION, do_not_disrupt=False)
+    other = with_changes(OPTION, shape="another")
     both, marked, kept = patch(mark, KEPT), patch(mark), patch(KEPT)
     cases = [
         ([spot], [marked]),
         ([other, spot], [marked]),
-        ([OPTION, replace(other, do_not_disrupt=False)], [marked, kept]),
-        ([replace(other, do_not_disrupt=False)], [marked, kept]),
+        ([OPTION, with_changes(other, do_not_disrupt=False)], [marked, kept]),
+        ([with_changes(other, do_not_disrupt=False)], [marked, kept]),
         ([OPTION, other], [both]),
     ]
     for options, expected in cases:
@@ -148,7 +156,7 @@ async def test_a_pod_without_protection_must_be_there_too(
     asked = ProviderMachineId(f"{NAME}.{pod['metadata']['uid']}")
     with pytest.raises(ProviderError) as caught:
         await protect_pod(
-            RecordingApi([pod]), "runners", asked, [replace(OPTION, do_not_disrupt=False)]
+            RecordingApi([pod]), "runners", asked, [with_changes(OPTION, do_not_disrupt=False)]
         )
     assert caught.value.code == "Leaving"
 
@@ -287,7 +295,7 @@ def hook_pod(name: str, of: str) -> dict[str, Any]:
 
 
 HOOKED = make_settings(
-    options={(SKU, 0): replace(OPTION, container_mode=ContainerHooks("container-hooks"))}
+    options={(SKU, 0): with_changes(OPTION, container_mode=hooks("container-hooks"))}
 )
 
 

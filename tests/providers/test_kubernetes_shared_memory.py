@@ -1,21 +1,28 @@
 """The /dev/shm of a pod's jobs: its size, what replaces it, and that it is part of the pod's memory."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.manifest.shared_memory import FOLDER, VOLUME, too_large
-from autoscaler.providers.kubernetes.settings import ContainerHooks, DockerInDocker
-from tests.providers.kubernetes_pods import CPU_OPTION, OPTION, make_order, make_settings, sidecar
+from tests.providers.kubernetes_pods import (
+    CPU_OPTION,
+    OPTION,
+    dind,
+    hooks,
+    make_order,
+    make_settings,
+    sidecar,
+    with_changes,
+)
 
 DIND = "docker:29.7.2-dind-rootless"
 
 
 def pod_of(**changes: Any) -> dict[str, Any]:
-    return pod_template(make_settings(), replace(OPTION, **changes), make_order())
+    return pod_template(make_settings(), with_changes(OPTION, **changes), make_order())
 
 
 def mounted(pod: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +103,7 @@ def test_a_mount_below_it_or_in_a_sidecar_replaces_nothing() -> None:
 def test_pods_without_accelerators_have_it_too() -> None:
     pod = pod_template(make_settings(), CPU_OPTION, make_order())
     assert mounted(pod)["emptyDir"]["sizeLimit"] == "512Mi"
-    assert mounted(pod_of(container_mode=ContainerHooks("hooks")))["name"] == VOLUME
+    assert mounted(pod_of(container_mode=hooks("hooks")))["name"] == VOLUME
 
 
 def docker_words(pod: Mapping[str, Any]) -> list[str]:
@@ -115,13 +122,13 @@ def docker_words(pod: Mapping[str, Any]) -> list[str]:
 def test_the_containers_of_docker_have_it_too(
     shared_memory: str | None, resources: dict[str, str], size: int
 ) -> None:
-    mode = DockerInDocker(DIND, resources)
+    mode = dind(resources=resources)
     pod = pod_of(container_mode=mode, shared_memory=shared_memory)
     assert docker_words(pod) == [f"--default-shm-size={size}"]
 
 
 def test_docker_has_its_default_without_any_memory_limit() -> None:
-    bare = pod_of(container_mode=DockerInDocker(DIND, {}), resources={})
+    bare = pod_of(container_mode=dind(), resources={})
     assert docker_words(bare) == []
 
 
@@ -133,7 +140,7 @@ def test_docker_has_its_default_without_any_memory_limit() -> None:
         ({"shared_memory": "65Gi"}, [("runner", VOLUME, "65Gi", "64Gi")]),
         ({"shared_memory": "99Gi", "resources": {}}, []),
         (
-            {"shared_memory": "9Gi", "container_mode": DockerInDocker(DIND, {"memory": "8Gi"})},
+            {"shared_memory": "9Gi", "container_mode": dind(resources={"memory": "8Gi"})},
             [("dind", None, "9Gi", "8Gi")],
         ),
     ],

@@ -13,21 +13,20 @@ from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.controller.ports.provider import ProviderContext
 from autoscaler.model.catalogue import Architecture
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
+from autoscaler.providers.kubernetes.configuration import ContainerMode
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.settings import (
+    VENDOR_RESOURCES,
     Accelerator,
-    ContainerHooks,
-    ContainerMode,
-    DockerInDocker,
     KubernetesSettings,
     PodOption,
+    kubernetes_settings,
 )
-from autoscaler.providers.kubernetes.translation import VENDOR_RESOURCES, kubernetes_settings
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder
 from tests.providers.doubles import ManualClock, RememberingTelemetry
-from tests.providers.kubernetes_pods import make_order
+from tests.providers.kubernetes_pods import dind, hooks, make_order
 
 INSTALLATIONS = Installations(InstallationId("f00dface"))
 CLUSTER = ProviderName("cluster")
@@ -237,16 +236,16 @@ def test_two_launch_options_of_a_sku_have_offerings_of_their_own(folder: Folder)
     [
         (
             "{dind: {image: d, resources: {cpu: '2'}}}",
-            DockerInDocker("d", {"cpu": "2"}),
+            dind("d", {"cpu": "2"}),
         ),
-        ("{kubernetes: {service_account: hooks}}", ContainerHooks("hooks")),
+        ("{kubernetes: {service_account: hooks}}", hooks("hooks")),
         (
             "{kubernetes: {service_account: hooks, work_volume: {size: 20Gi}}}",
-            ContainerHooks("hooks", "20Gi"),
+            hooks("hooks", "20Gi"),
         ),
         (
             "{kubernetes: {service_account: hooks, work_volume: {size: 1Gi, storage_class: s}}}",
-            ContainerHooks("hooks", "1Gi", "s"),
+            hooks("hooks", "1Gi", "s"),
         ),
     ],
     ids=["dind", "copied", "shared", "class"],

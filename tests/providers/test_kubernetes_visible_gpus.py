@@ -1,6 +1,5 @@
 """Which NVIDIA GPUs the containers of a pod see: those that they request, and no others."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,19 +7,27 @@ import pytest
 from autoscaler.providers.kubernetes.manifest.overlay import OverlayError
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.manifest.visible_gpus import VARIABLE
-from autoscaler.providers.kubernetes.settings import Accelerator, ContainerHooks, DockerInDocker
-from tests.providers.kubernetes_pods import OPTION, make_order, make_settings, sidecar
+from autoscaler.providers.kubernetes.settings import Accelerator
+from tests.providers.kubernetes_pods import (
+    OPTION,
+    dind,
+    hooks,
+    make_order,
+    make_settings,
+    sidecar,
+    with_changes,
+)
 
 GPU = Accelerator("nvidia.com/gpu", 1)
 MIG = Accelerator("nvidia.com/mig-1g.10gb", 1)
 RENAMED = Accelerator("acme.com/h100", 1)
 ROCM = Accelerator("amd.com/gpu", 2)
-DIND = DockerInDocker("docker:29.7.2-dind-rootless", {})
+DIND = dind()
 
 
 def visible(**changes: Any) -> dict[str, list[str | None]]:
     """The values of the variable, by container."""
-    spec = pod_template(make_settings(), replace(OPTION, **changes), make_order())["spec"]
+    spec = pod_template(make_settings(), with_changes(OPTION, **changes), make_order())["spec"]
     return {
         one["name"]: [env.get("value") for env in one.get("env", ()) if env["name"] == VARIABLE]
         for one in (*spec["initContainers"], *spec["containers"])
@@ -60,7 +67,7 @@ def test_another_resource_of_nvidia_is_no_gpu() -> None:
 def test_the_containers_of_the_container_modes_see_none() -> None:
     found = visible(accelerator=GPU, container_mode=DIND)
     assert (found["dind-files"], found["dind"]) == (["void"], ["void"])
-    found = visible(accelerator=None, container_mode=ContainerHooks("hooks"))
+    found = visible(accelerator=None, container_mode=hooks("hooks"))
     assert found["runner"] == ["void"]
 
 

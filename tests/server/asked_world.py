@@ -57,10 +57,10 @@ class AskedWorld(FleetQueries):
             oldest={
                 sku: self.world.now - at
                 for sku in state.catalogue.skus
-                if (at := state.counters.oldest_queued(sku)) is not None
+                if (at := state.oldest_queued(sku)) is not None
             },
             dollars_per_hour=2.5,
-            unverified=state.counters.unverified,
+            unverified=state.unverified,
             observed=self.observed,
             last_hour=self.hour,
             objectives=self.objectives,

@@ -1,6 +1,6 @@
 """Reads PyTorch's scale-config.yml: its keys, and its runner types, each merged with its variants.
 
-`scale_config` converts the types into SKUs. The format is pytorch/test-infra's
+`runner_keys` converts the types into SKUs. The format is pytorch/test-infra's
 `.github/scripts/validate_scale_config.py` and `terraform-aws-github-runner`'s `scale-up.ts`.
 """
 
@@ -32,6 +32,21 @@ class Given:
     path: KeyPath
     value: Any
 
+    def keys(self) -> dict[str, "Given"]:
+        """Return the keys of a mapping; none of another value."""
+        entries = self.value.items() if isinstance(self.value, dict) else ()
+        return {key: Given((*self.path, key), value) for key, value in entries}
+
+    def parts(self) -> list["Given"]:
+        """Return the labels of a list, the keys of an experiment, and any other value as it is."""
+        key, value = self.path[-1], self.value
+        has_parts = (key == EXPERIMENT and isinstance(value, dict)) or (
+            key == LABELS and isinstance(value, list)
+        )
+        if not has_parts:
+            return [self]
+        return [Given((*self.path, key), one) for key, one in children(value)] or [self]
+
 
 @dataclass(frozen=True, slots=True)
 class RunnerType:
@@ -47,12 +62,23 @@ def keys_of(document: Document) -> Iterator[Given]:
 
     Does not look below unknown keys and values of another type.
     """
-    for key, value in _entries(document.content):
+    for key, given in Given((), document.content).keys().items():
         if key != RUNNER_TYPES:
-            yield Given((key,), value)
+            yield given
             continue
-        for label, of_type in _entries(value):
-            yield from _in_type((key, label), of_type, variants=True)
+        for of_type in given.keys().values():
+            yield from _keys_below(of_type, of_type.keys().get(VARIANTS))
+
+
+def _keys_below(of_type: Given, variants: Given | None = None) -> Iterator[Given]:
+    if not of_type.keys():
+        yield of_type
+    for given in of_type.keys().values():
+        if given == variants and given.keys():
+            for variant in given.keys().values():
+                yield from _keys_below(variant)
+        else:
+            yield from given.parts()
 
 
 def runner_types(document: Document, prefix: str) -> Iterator[RunnerType]:
@@ -60,24 +86,20 @@ def runner_types(document: Document, prefix: str) -> Iterator[RunnerType]:
 
     Raises ConfigurationError when the file has none.
     """
-    found = _entries(document.value((RUNNER_TYPES,)))
+    path: KeyPath = (RUNNER_TYPES,)
+    found = Given(path, document.value(path)).keys()
     if not found:
-        problem = document.problem((RUNNER_TYPES,), "has no runner types", NAME_SCALE_CONFIG)
-        raise ConfigurationError([problem])
-    for label, of_type in found:
-        path: KeyPath = (RUNNER_TYPES, label)
-        own = _given(path, of_type)
+        raise ConfigurationError([document.problem(path, "has no runner types", NAME_SCALE_CONFIG)])
+    for label, of_type in found.items():
+        own = of_type.keys()
         variants = own.pop(VARIANTS, None)
-        if of_type:
-            yield RunnerType(prefixed(label, prefix), path, own)
-        for name, variant in _entries(variants.value) if variants else ():
-            if variant is not None and not isinstance(variant, dict):
-                continue
-            below = (*path, VARIANTS, name)
-            merged = own | _given(below, variant)
-            merged.pop(VARIANTS, None)
-            varied = prefixed(label, prefix, name)
-            yield RunnerType(varied, below, merged)
+        if of_type.value:
+            yield RunnerType(prefixed(label, prefix), of_type.path, own)
+        for name, variant in variants.keys().items() if variants is not None else ():
+            if variant.value is None or isinstance(variant.value, dict):
+                keys = own | variant.keys()
+                keys.pop(VARIANTS, None)
+                yield RunnerType(prefixed(label, prefix, name), variant.path, keys)
 
 
 def prefixed(label: str, prefix: str, variant: str = "") -> str:
@@ -87,29 +109,3 @@ def prefixed(label: str, prefix: str, variant: str = "") -> str:
     found = next((one for one in FLEET_PREFIXES if label.startswith(one)), "")
     rest = label.removeprefix(found)
     return f"{prefix}{found}{variant}.{rest}" if variant else f"{prefix}{found}{rest}"
-
-
-def _entries(value: Any) -> list[tuple[str, Any]]:
-    """Return the keys and values of a mapping; nothing for another value."""
-    return list(value.items()) if isinstance(value, dict) else []
-
-
-def _given(path: KeyPath, value: Any) -> dict[str, Given]:
-    return {key: Given((*path, key), one) for key, one in _entries(value)}
-
-
-def _in_type(path: KeyPath, found: Any, *, variants: bool) -> Iterator[Given]:
-    if not isinstance(found, dict) or not found:
-        yield Given(path, found)
-        return
-    for key, value in found.items():
-        below = (*path, key)
-        if key == VARIANTS and variants and isinstance(value, dict) and value:
-            for name, variant in value.items():
-                yield from _in_type((*below, name), variant, variants=False)
-        elif (key == EXPERIMENT and isinstance(value, dict) and value) or (
-            key == LABELS and isinstance(value, list) and value
-        ):
-            yield from (Given((*below, inner), one) for inner, one in children(value))
-        else:
-            yield Given(below, value)

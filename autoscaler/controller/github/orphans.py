@@ -34,7 +34,7 @@ class Registrations:
     ) -> list[RegisteredRunner]:
         """Evaluate a complete list that began at `began_at`. Return the registrations to delete now."""
         # After a restore, an unverified machine may belong to any registration without a record.
-        unverified = state.counters.unverified_existing > 0
+        unverified = state.unverified_existing > 0
         lost = {
             runner.github_id: runner
             for runner in runners

@@ -55,15 +55,15 @@ def fleet_counts(
         oldest_waiting={
             sku: max(0.0, now - queued_at)
             for sku in state.catalogue.skus
-            if (queued_at := state.counters.oldest_queued(sku)) is not None
+            if (queued_at := state.oldest_queued(sku)) is not None
         },
         jobs_in_progress={sku: state.in_progress[sku] for sku in state.catalogue.skus},
-        jobs_awaiting_approval=state.counters.awaiting_approval,
-        runners=state.counters.runners,
+        jobs_awaiting_approval=state.awaiting_approval,
+        runners=state.registrations,
         machines={key: len(ordered) for key, ordered in state.by_state.items()},
         machines_foreign=sum(len(machines) for machines in state.foreign.values()),
-        machines_unverified=state.counters.unverified,
-        machines_not_terminating=state.counters.not_terminating,
+        machines_unverified=state.unverified,
+        machines_not_terminating=state.not_terminating,
         dollars_per_hour=max(
             0.0, state.dollars_used - state.spot_costs.below_limits(state.catalogue)
         ),

@@ -67,7 +67,7 @@ _NOT_YET_UP = frozenset({MachineState.LAUNCHED, MachineState.BOOTED})
 
 def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
     """Apply the machines that the listing shows, then those that a complete listing does not show."""
-    own, known = state.catalogue.installations.all, state.counters.unverified_existing
+    own, known = state.catalogue.installations.all, state.unverified_existing
     for listed in event.machines:
         if listed.provider_id in state.by_provider_id:
             foreign.stop_counting(state, event, listed.provider_id)  # it had another tag before
@@ -84,7 +84,7 @@ def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
         _believe_absence(state, event)
         state.machines_listed_at[event.provider] = event.began_at
     # Check once a listing, and at once if this part has brought an unverified machine.
-    if not event.more or state.counters.unverified_existing > known:
+    if not event.more or state.unverified_existing > known:
         check_age_of_store(state, event.at)
 
 

@@ -78,7 +78,7 @@ def check_age_of_store(state: LedgerState, at: Instant) -> None:
     Such a machine proves that the store is a restored backup. Costs O(1) while no machine is
     unverified, else O(machines), plus O(jobs) if there is such a machine.
     """
-    if not state.counters.unverified_existing:
+    if not state.unverified_existing:
         return
     newer = [one.created_at for one in state.machines.values() if _proves_old_store(one)]
     if not newer:

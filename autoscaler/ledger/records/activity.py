@@ -6,6 +6,7 @@ The controller reads GitHub's lists for these repositories and runs.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autoscaler.ledger.records.entries import put_in
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs.job import Job, JobState
 
@@ -56,8 +57,11 @@ class Activity:
         """Return the activity of an account, given in lower case. Read-only."""
         return self._accounts.get(account, _NOTHING)
 
-    def add(self, job: Job) -> None:
-        """Count a job in its repository and, if it is open, in its workflow run."""
+    def count(self, job: Job, sign: int) -> None:
+        """Add (1) or remove (-1) a job in its repository and, if it is open, in its workflow run.
+
+        Its fields must be the same both times.
+        """
         name = job.repository.lower()
         owner = name.partition("/")[0]
         account = self._accounts.get(owner)
@@ -67,28 +71,11 @@ class Activity:
         if repository is None:
             repository = ActiveRepository(job.repository, job.updated_at)
             account.repositories[name] = repository
-        repository.jobs += 1
+        repository.jobs += sign
         repository.updated_at = max(repository.updated_at, job.updated_at)
-        if job.run_id is not None and _counts(job):
-            account.runs.setdefault((name, job.run_id), {})[job.id] = job
-
-    def remove(self, job: Job) -> None:
-        """Undo `add`. The job's fields must be the same as when it was added."""
-        name = job.repository.lower()
-        owner = name.partition("/")[0]
-        account = self._accounts[owner]
-        repository = account.repositories[name]
-        repository.jobs -= 1
+        if job.run_id is not None and job.demand is not None and job.state in _OPEN:
+            put_in(account.runs, (name, job.run_id), job.id, job, sign)
         if not repository.jobs:
             del account.repositories[name]
-        if job.run_id is not None and _counts(job):
-            of_run = account.runs[name, job.run_id]
-            del of_run[job.id]
-            if not of_run:
-                del account.runs[name, job.run_id]
-        if not account.repositories:
-            del self._accounts[owner]
-
-
-def _counts(job: Job) -> bool:
-    return job.demand is not None and job.state in _OPEN
+            if not account.repositories:
+                del self._accounts[owner]

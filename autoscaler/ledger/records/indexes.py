@@ -4,14 +4,15 @@ A record's fields may change only between `unindex` and `index`.
 """
 
 from collections import Counter
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
 from sortedcontainers import SortedDict, SortedList
 
 from autoscaler.ledger.records.activity import Activity
 from autoscaler.ledger.records.class_cache import ClassCache
 from autoscaler.ledger.records.costs import SpotCosts
-from autoscaler.ledger.records.counters import Counters
+from autoscaler.ledger.records.entries import count, put, put_in
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.changes import Record
 from autoscaler.model.identifiers import (
@@ -29,12 +30,10 @@ from autoscaler.model.jobs.job import Admission, Job, JobState
 from autoscaler.model.jobs.runners import IDLE_STATES, Runner, RunnerState
 from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines.machine import DAY, Machine, MachineState
+from autoscaler.model.machines.machine import BOOTING_STATES, DAY, Machine, MachineState
 from autoscaler.model.reasons.table import Unmatched
 
 _WITHDRAWABLE = frozenset({RunnerState.NAMED, RunnerState.REGISTERED})
-
-Counted = TypeVar("Counted")
 
 ON_HOLD_AFTER = 2
 """A job is on hold after GitHub passed over this many different runners for it."""
@@ -54,157 +53,152 @@ def place_of(job: Job, demand: DemandClass) -> Place:
     return demand.scope, demand.runner_group, job.repository.lower()
 
 
+@dataclass(eq=False)
 class IndexedRecords:
     """The records by key, and their indexes. A change of a record costs O(log n)."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self.catalogue = catalogue
-        self._classes = ClassCache(catalogue)
-        self.jobs: dict[JobId, Job] = {}
-        self.launch_requests: dict[LaunchRequestId, LaunchRequest] = {}
-        self.machines: dict[MachineId, Machine] = {}
-        self.runners: dict[RunnerName, Runner] = {}
-        self.reruns: dict[JobId, Rerun] = {}
+    catalogue: Catalogue
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    launch_requests: dict[LaunchRequestId, LaunchRequest] = field(default_factory=dict)
+    machines: dict[MachineId, Machine] = field(default_factory=dict)
+    runners: dict[RunnerName, Runner] = field(default_factory=dict)
+    reruns: dict[JobId, Rerun] = field(default_factory=dict)
 
-        self.queues: dict[DemandClass, Any] = {}
-        self.waiting: Any = SortedList()
-        self.on_hold: dict[DemandClass, dict[JobId, Job]] = {}
-        self.jobs_passed_over: dict[Place, dict[JobId, Job]] = {}
-        """Queued jobs that are on hold or have marks, also disputed ones."""
-        self.open_launch_requests: dict[LaunchRequestId, LaunchRequest] = {}
-        self.by_state: dict[tuple[SkuName, MachineState], Any] = {}
-        self.by_provider_id: dict[ProviderMachineId, MachineId] = {}
-        self.due: Any = SortedDict()
-        self.idle_runners: Counter[DemandClass] = Counter()
-        self.deregistrable: dict[DemandClass, dict[RunnerName, Runner]] = {}
-        self.idle_checks: Any = SortedDict()
-        self.prunable: Any = SortedDict()
-        self.expiring: Any = SortedDict()
-        self.rerun_due: Any = SortedDict()
-        self.reruns_of_run: dict[int, dict[JobId, Rerun]] = {}
-        self.in_progress: Counter[SkuName] = Counter()
-        self.disputed: Counter[DemandClass] = Counter()
-        self.unadmitted: Counter[tuple[DemandClass, Admission]] = Counter()
-        self.unmatched: dict[Unmatched, Any] = {reason: SortedDict() for reason in Unmatched}
-        self.unread: dict[int, dict[JobId, Job]] = {}
-        self.deregistering: Counter[SkuName] = Counter()
-        self.activity = Activity()
-        self.counters = Counters()
-        self.machines_used = 0
-        self.dollars_used = 0.0
-        self.spot_costs = SpotCosts()
-        self.used_by_sku: Counter[SkuName] = Counter()
-        self.used_by_quota: Counter[str] = Counter()
+    queues: dict[DemandClass, Any] = field(default_factory=dict)
+    waiting: Any = field(default_factory=SortedList)
+    on_hold: dict[DemandClass, dict[JobId, Job]] = field(default_factory=dict)
+    jobs_passed_over: dict[Place, dict[JobId, Job]] = field(default_factory=dict)
+    """Queued jobs that are on hold or have marks, also disputed ones."""
+    open_launch_requests: dict[LaunchRequestId, LaunchRequest] = field(default_factory=dict)
+    by_state: dict[tuple[SkuName, MachineState], Any] = field(default_factory=dict)
+    by_provider_id: dict[ProviderMachineId, MachineId] = field(default_factory=dict)
+    due: Any = field(default_factory=SortedDict)
+    idle_runners: Counter[DemandClass] = field(default_factory=Counter)
+    deregistrable: dict[DemandClass, dict[RunnerName, Runner]] = field(default_factory=dict)
+    idle_checks: Any = field(default_factory=SortedDict)
+    prunable: Any = field(default_factory=SortedDict)
+    expiring: Any = field(default_factory=SortedDict)
+    rerun_due: Any = field(default_factory=SortedDict)
+    reruns_of_run: dict[int, dict[JobId, Rerun]] = field(default_factory=dict)
+    in_progress: Counter[SkuName] = field(default_factory=Counter)
+    disputed: Counter[DemandClass] = field(default_factory=Counter)
+    unadmitted: Counter[tuple[DemandClass, Admission]] = field(default_factory=Counter)
+    unmatched: dict[Unmatched, Any] = field(
+        default_factory=lambda: {reason: SortedDict() for reason in Unmatched}
+    )
+    unread: dict[int, dict[JobId, Job]] = field(default_factory=dict)
+    deregistering: Counter[SkuName] = field(default_factory=Counter)
+    activity: Activity = field(default_factory=Activity)
+    unverified: int = 0
+    """Machines that may run a job and that no operator has released (`is_unverified`)."""
+    not_terminating: int = 0
+    """Machines that still exist after several requests to terminate them."""
+    unverified_existing: int = 0
+    """Unverified machines that still exist, also those that an operator released or that exited."""
+    booting: dict[tuple[SkuName, int], dict[MachineId, None]] = field(default_factory=dict)
+    boots: dict[SkuName, Counter[Instant]] = field(default_factory=dict)
+    ready_unseen: Counter[SkuName] = field(default_factory=Counter)
+    registrations: Counter[tuple[SkuName, RunnerState]] = field(default_factory=Counter)
+    """Registrations that are not over."""
+    runners_without_job: Counter[SkuName] = field(default_factory=Counter)
+    queues_by_repository: dict[DemandClass, dict[str, Any]] = field(default_factory=dict)
+    running: Counter[tuple[SkuName, str]] = field(default_factory=Counter)
+    """Running jobs of SKUs with a fair share, by SKU and repository."""
+    awaiting_approval: Counter[SkuName] = field(default_factory=Counter)
+    """Jobs that GitHub holds back, for example until an environment is approved."""
+    _queued: dict[SkuName, Any] = field(default_factory=dict)
+    machines_used: int = 0
+    dollars_used: float = 0.0
+    spot_costs: SpotCosts = field(default_factory=SpotCosts)
+    used_by_sku: Counter[SkuName] = field(default_factory=Counter)
+    used_by_quota: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        """Start with an empty cache of classes."""
+        self._classes = ClassCache(self.catalogue)
 
     def index(self, record: Record) -> None:
         """Add a record to the indexes."""
-        if isinstance(record, Machine):
-            self._index_machine(record)
-        elif isinstance(record, Job):
-            self._index_job(record)
-        elif isinstance(record, Runner):
-            self._index_runner(record)
-        elif isinstance(record, Rerun):
-            self._index_rerun(record)
-        elif record.state is not LaunchRequestState.SETTLED:
-            self.open_launch_requests[record.id] = record
+        self._put(record, 1)
 
     def unindex(self, record: Record) -> None:
         """Remove a record from the indexes. Its fields must be the same as when it was added."""
-        if isinstance(record, Machine):
-            self._unindex_machine(record)
-        elif isinstance(record, Job):
-            self._unindex_job(record)
-        elif isinstance(record, Runner):
-            self._unindex_runner(record)
-        elif isinstance(record, Rerun):
-            self._unindex_rerun(record)
-        else:
-            self.open_launch_requests.pop(record.id, None)
+        self._put(record, -1)
 
-    def _index_job(self, job: Job) -> None:
-        self.activity.add(job)
+    def _put(self, record: Record, sign: int) -> None:
+        if isinstance(record, Machine):
+            self._put_machine(record, sign)
+        elif isinstance(record, Job):
+            self._put_job(record, sign)
+        elif isinstance(record, Runner):
+            self._put_runner(record, sign)
+        elif isinstance(record, Rerun):
+            self._put_rerun(record, sign)
+        elif record.state is not LaunchRequestState.SETTLED:
+            put(self.open_launch_requests, record.id, record, sign)
+
+    def _put_job(self, job: Job, sign: int) -> None:
+        # A job is removed under every key that depends on more than its own fields.
+        self.activity.count(job, sign)
         if job.state is JobState.COMPLETED:
-            self.prunable[job.completed_at or job.updated_at, "job", job.id] = job
+            put(self.prunable, (job.completed_at or job.updated_at, "job", job.id), job, sign)
         if job.expires_at is not None:
-            self.expiring[job.expires_at, job.id] = job
-        if job.run_id is not None and self._is_unread(job):
-            self.unread.setdefault(job.run_id, {})[job.id] = job
+            put(self.expiring, (job.expires_at, job.id), job, sign)
+        if job.run_id is not None and (sign < 0 or self._is_unread(job)):
+            put_in(self.unread, job.run_id, job.id, job, sign)
         if job.demand is None:
             if job.state is JobState.QUEUED:
-                self._index_unmatched(job)
+                self._put_unmatched(job, sign)
             return
-        if job.state is JobState.QUEUED and (job.passed_over or is_on_hold(job)):
-            self.jobs_passed_over.setdefault(place_of(job, job.demand), {})[job.id] = job
-        self.counters.queue(job)
-        self.counters.await_approval(job, 1)
-        if job.state is JobState.IN_PROGRESS:
-            self.in_progress[job.demand.skus[0]] += 1
-            self.counters.running_job(self.catalogue, job, 1)
+        sku = job.demand.skus[0]
+        if job.state is JobState.WAITING:
+            self.awaiting_approval[sku] += sign
+        elif job.state is JobState.IN_PROGRESS:
+            self.in_progress[sku] += sign
+            if self._is_shared(sku):
+                count(self.running, (sku, job.repository.lower()), sign)
         elif job.state is JobState.QUEUED:
-            self._index_queued(job, job.demand)
+            self._put_queued(job, job.demand, sign)
 
-    def _index_unmatched(self, job: Job) -> None:
-        reason = self._classes.why_unmatched(job.repository, job.labels)
-        if reason is not None:
-            self.unmatched[reason][job.queued_at, job.id] = job
+    def _put_unmatched(self, job: Job, sign: int) -> None:
+        why = self._classes.why_unmatched(job.repository, job.labels) if sign > 0 else None
+        for reason, jobs in self.unmatched.items():
+            if sign < 0 or reason is why:
+                put(jobs, (job.queued_at, job.id), job, sign)
 
-    def _unindex_unmatched(self, job: Job) -> None:
-        for jobs in self.unmatched.values():
-            jobs.pop((job.queued_at, job.id), None)
-
-    def _index_queued(self, job: Job, demand: DemandClass) -> None:
+    def _put_queued(self, job: Job, demand: DemandClass, sign: int) -> None:
+        key, sku = (job.queued_at, job.id), demand.skus[0]
+        if job.passed_over or is_on_hold(job):
+            put_in(self.jobs_passed_over, place_of(job, demand), job.id, job, sign)
+        if job.admission is not Admission.FORK:
+            put_in(self._queued, sku, key, None, sign, SortedDict)
         if job.disputed:
-            self.disputed[demand] += 1
+            count(self.disputed, demand, sign)
         elif job.admission is not Admission.ADMITTED:
-            self.unadmitted[demand, job.admission] += 1
+            count(self.unadmitted, (demand, job.admission), sign)
         elif is_on_hold(job):
-            self.on_hold.setdefault(demand, {})[job.id] = job
+            put_in(self.on_hold, demand, job.id, job, sign)
         else:
-            queue = self.queues.get(demand)
-            if queue is None:
-                queue = self.queues[demand] = SortedDict()
-            queue[job.queued_at, job.id] = job
-            self.waiting.add((job.queued_at, demand, job.id))
-            self.counters.add_to_repository_queue(self.catalogue, job)
+            put_in(self.queues, demand, key, job, sign, SortedDict)
+            (self.waiting.add if sign > 0 else self.waiting.remove)((job.queued_at, demand, job.id))
+            if sign < 0 or self._is_shared(sku):
+                queues = self.queues_by_repository.setdefault(demand, {})
+                put_in(queues, job.repository.lower(), key, job, sign, SortedDict)
+                if not queues:
+                    del self.queues_by_repository[demand]
 
-    def _unindex_job(self, job: Job) -> None:
-        self.activity.remove(job)
-        self.prunable.pop((job.completed_at or job.updated_at, "job", job.id), None)
-        self.expiring.pop((job.expires_at, job.id), None)
-        self._unindex_unread(job)
-        if job.demand is None:
-            self._unindex_unmatched(job)
-            return
-        self._unindex_passed_over(job, place_of(job, job.demand))
-        self.counters.await_approval(job, -1)
-        if job.state is JobState.IN_PROGRESS:
-            self.in_progress[job.demand.skus[0]] -= 1
-            self.counters.running_job(self.catalogue, job, -1)
-        elif job.state is JobState.QUEUED and job.disputed:
-            _count_out(self.disputed, job.demand)
-        elif job.state is JobState.QUEUED and job.admission is not Admission.ADMITTED:
-            _count_out(self.unadmitted, (job.demand, job.admission))
-        self.counters.unqueue(job)
-        self.counters.remove_from_repository_queue(job)
-        queue = self.queues.get(job.demand)
-        if queue is not None:
-            if queue.pop((job.queued_at, job.id), None) is not None:
-                self.waiting.remove((job.queued_at, job.demand, job.id))
-            if not queue:
-                del self.queues[job.demand]
-        on_hold = self.on_hold.get(job.demand)
-        if on_hold is not None:
-            on_hold.pop(job.id, None)
-            if not on_hold:
-                del self.on_hold[job.demand]
+    def oldest_queued(self, sku: SkuName) -> Instant | None:
+        """Return when the oldest queued job of a SKU was queued, including jobs on hold and disputed ones.
 
-    def _unindex_passed_over(self, job: Job, place: Place) -> None:
-        of_place = self.jobs_passed_over.get(place)
-        if of_place is not None:
-            of_place.pop(job.id, None)
-            if not of_place:
-                del self.jobs_passed_over[place]
+        A refused job of a fork does not wait.
+        """
+        queued = self._queued.get(sku)
+        return queued.peekitem(0)[0][0] if queued else None
+
+    def _is_shared(self, sku: SkuName) -> bool:
+        """Return True if a SKU has a fair share."""
+        known = self.catalogue.skus.get(sku)
+        return known is not None and known.share is not None
 
     def _is_unread(self, job: Job) -> bool:
         """Return True if the job's run must be read, to admit the job or to check its SKU."""
@@ -219,45 +213,31 @@ class IndexedRecords:
             return False
         return scope_of(self.catalogue, job.repository) is not None
 
-    def _unindex_unread(self, job: Job) -> None:
-        of_run = self.unread.get(job.run_id) if job.run_id is not None else None
-        if of_run is not None and job.run_id is not None:
-            of_run.pop(job.id, None)
-            if not of_run:
-                del self.unread[job.run_id]
-
-    def _index_machine(self, machine: Machine) -> None:
-        key = (machine.sku, machine.state)
+    def _put_machine(self, machine: Machine, sign: int) -> None:
+        place, key = machine.placement, (machine.sku, machine.state)
         ordered = self.by_state.get(key)
         if ordered is None:
             ordered = self.by_state[key] = SortedDict()
-        ordered[machine.since, machine.id] = machine
-        self.counters.machine(machine, self.launch_requests.get(machine.launch_request), 1)
-        self.spot_costs.count(machine, 1)
+        put(ordered, (machine.since, machine.id), machine, sign)
+        self.spot_costs.count(machine, sign)
         if machine.due is not None:
-            self.due[machine.due, machine.id] = machine
-        if machine.placement.provider_id is not None:
-            self.by_provider_id[machine.placement.provider_id] = machine.id
+            put(self.due, (machine.due, machine.id), machine, sign)
+        if place.provider_id is not None:
+            put(self.by_provider_id, place.provider_id, machine.id, sign)
         if machine.occupies:
-            self.count_use(
-                machine.sku, machine.placement.dollars_per_hour, machine.placement.quota_usage, 1
-            )
+            self.count_use(machine.sku, place.dollars_per_hour, place.quota_usage, sign)
         else:
-            self.prunable[machine.prunable_from, "machine", machine.id] = machine
-
-    def _unindex_machine(self, machine: Machine) -> None:
-        self.by_state[machine.sku, machine.state].pop((machine.since, machine.id), None)
-        self.counters.machine(machine, self.launch_requests.get(machine.launch_request), -1)
-        self.spot_costs.count(machine, -1)
-        if machine.due is not None:
-            self.due.pop((machine.due, machine.id), None)
-        if machine.placement.provider_id is not None:
-            self.by_provider_id.pop(machine.placement.provider_id, None)
-        if machine.occupies:
-            self.count_use(
-                machine.sku, machine.placement.dollars_per_hour, machine.placement.quota_usage, -1
-            )
-        self.prunable.pop((machine.prunable_from, "machine", machine.id), None)
+            put(self.prunable, (machine.prunable_from, "machine", machine.id), machine, sign)
+        self.unverified += sign if machine.is_unverified else 0
+        self.not_terminating += sign if machine.does_not_terminate else 0
+        self.unverified_existing += sign if machine.work.unverified and machine.occupies else 0
+        if machine.state is MachineState.READY and not machine.work.agent_seen:
+            self.ready_unseen[machine.sku] += sign
+        if machine.state in BOOTING_STATES:
+            count(self.boots.setdefault(machine.sku, Counter()), machine.created_at, sign)
+            if (request := self.launch_requests.get(machine.launch_request)) is not None:
+                booting = self.booting.setdefault((machine.sku, request.option), {})
+                put(booting, machine.id, None, sign)
 
     def count_use(
         self, sku: SkuName, dollars: float, quota_usage: tuple[tuple[str, int], ...], number: int
@@ -274,55 +254,26 @@ class IndexedRecords:
         if not self.machines_used:
             self.dollars_used = 0.0  # rounding errors must not add up over months
 
-    def _index_runner(self, runner: Runner) -> None:
-        self.counters.runner(runner, self.machines.get(runner.machine), 1)
-        if runner.state is RunnerState.DEREGISTERING:
-            self.deregistering[self.machines[runner.machine].sku] += 1
+    def _put_runner(self, runner: Runner, sign: int) -> None:
+        # Only a registration that is over outlives its machine.
+        machine = self.machines.get(runner.machine)
+        if machine is not None and runner.state is not RunnerState.DONE:
+            self.registrations[machine.sku, runner.state] += sign
+        if machine is not None and runner.state is RunnerState.DEREGISTERING:
+            self.deregistering[machine.sku] += sign
         if runner.state in IDLE_STATES and not runner.passed_over:
-            self.idle_runners[runner.demand] += 1
+            if machine is not None:
+                self.runners_without_job[machine.sku] += sign
+            count(self.idle_runners, runner.demand, sign)
             if runner.retry_at is not None:
-                self.idle_checks[runner.retry_at, runner.name] = runner
+                put(self.idle_checks, (runner.retry_at, runner.name), runner, sign)
         if runner.state in _WITHDRAWABLE and runner.configuration_sent_at is None:
-            self.deregistrable.setdefault(runner.demand, {})[runner.name] = runner
+            put_in(self.deregistrable, runner.demand, runner.name, runner, sign)
 
-    def _unindex_runner(self, runner: Runner) -> None:
-        self.counters.runner(runner, self.machines.get(runner.machine), -1)
-        if runner.state is RunnerState.DEREGISTERING:
-            self.deregistering[self.machines[runner.machine].sku] -= 1
-        if runner.state in IDLE_STATES and not runner.passed_over:
-            self.idle_runners[runner.demand] -= 1
-            if not self.idle_runners[runner.demand]:
-                del self.idle_runners[runner.demand]
-            if runner.retry_at is not None:
-                self.idle_checks.pop((runner.retry_at, runner.name), None)
-        deregistrable = self.deregistrable.get(runner.demand)
-        if deregistrable is not None:
-            deregistrable.pop(runner.name, None)
-            if not deregistrable:
-                del self.deregistrable[runner.demand]
-
-    def _index_rerun(self, rerun: Rerun) -> None:
-        self.reruns_of_run.setdefault(rerun.run_id, {})[rerun.job] = rerun
+    def _put_rerun(self, rerun: Rerun, sign: int) -> None:
+        put_in(self.reruns_of_run, rerun.run_id, rerun.job, rerun, sign)
         if rerun.due is not None:
-            self.rerun_due[rerun.due, rerun.job] = rerun
+            put(self.rerun_due, (rerun.due, rerun.job), rerun, sign)
         if rerun.ended_at is not None:
-            self.prunable[_rerun_prunable_from(rerun), "rerun", rerun.job] = rerun
-
-    def _unindex_rerun(self, rerun: Rerun) -> None:
-        of_run = self.reruns_of_run[rerun.run_id]
-        del of_run[rerun.job]
-        if not of_run:
-            del self.reruns_of_run[rerun.run_id]
-        self.rerun_due.pop((rerun.due, rerun.job), None)
-        self.prunable.pop((_rerun_prunable_from(rerun), "rerun", rerun.job), None)
-
-
-def _count_out(counts: Counter[Counted], key: Counted) -> None:
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]
-
-
-def _rerun_prunable_from(rerun: Rerun) -> Instant:
-    """Return from when on a rerun may be pruned: the run's budget counts its earlier reruns."""
-    return (rerun.ended_at or 0.0) + 3.0 * DAY
+            # The run's budget counts its earlier reruns.
+            put(self.prunable, (rerun.ended_at + 3.0 * DAY, "rerun", rerun.job), rerun, sign)

@@ -2,29 +2,96 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from autoscaler.config.problems import show
 from autoscaler.config.settings.fleet import JobContainer, ProviderSection
+from autoscaler.config.settings.scalars import Matching, wrong
 from autoscaler.config.settings.shapes import Dollars, Duration, FilePath, Section, Text
 from autoscaler.config.settings.sku import LaunchOptionSettings
 from autoscaler.model.identifiers import Seconds
-from autoscaler.providers.kubernetes.manifest.shared_memory import bytes_of
-from autoscaler.providers.kubernetes.settings import RUNNER, RUNNER_USER
-from autoscaler.providers.kubernetes.values.quantities import quantity
-from autoscaler.providers.kubernetes.values.shapes import (
-    ExtendedResource,
-    ImageReference,
-    LabelValue,
-    Namespace,
-    ObjectName,
-    QualifiedName,
-    Quantity,
-)
+from autoscaler.providers.kubernetes.values.image_references import FIX, is_image_reference
+from autoscaler.providers.kubernetes.values.quantities import bytes_of, quantity
+
+MAX_DNS_LABEL = 63
+
+Namespace = Annotated[
+    str,
+    Matching(
+        "[a-z0-9]([a-z0-9-]*[a-z0-9])?",
+        "a name of Kubernetes",
+        "use a to z, 0 to 9 and - only",
+        maximum=MAX_DNS_LABEL,
+    ),
+]
+ObjectName = Annotated[
+    str,
+    Matching(
+        r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?",
+        "a name of Kubernetes",
+        "use a to z, 0 to 9, dots and - only",
+        maximum=253,
+    ),
+]
+QualifiedName = Annotated[
+    str,
+    Matching(
+        r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
+        "a name of Kubernetes",
+        "write NAME or DOMAIN/NAME, such as nvidia.com/gpu",
+        maximum=317,
+    ),
+]
+ExtendedResource = Annotated[
+    str,
+    Matching(
+        r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
+        "a resource of a device plugin",
+        "write DOMAIN/NAME, such as amd.com/gpu",
+        maximum=317,
+    ),
+]
+LabelValue = Annotated[
+    str,
+    Matching(
+        r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?",
+        "the value of a label",
+        "use at most 63 letters, digits, dots, - and _",
+    ),
+]
+
+
+def _check_quantity(text: str) -> str:
+    try:
+        quantity(text)
+    except ValueError:
+        fix = 'write one such as "4", 500m or 56Gi'
+        raise wrong(f"{show(text)} is not a quantity", fix) from None
+    return text
+
+
+Quantity = Annotated[str, AfterValidator(_check_quantity)]
+
+
+def _check_image_reference(text: str) -> str:
+    if not is_image_reference(text):
+        raise wrong(f"{show(text)} is not an image reference", FIX)
+    return text
+
+
+ImageReference = Annotated[str, AfterValidator(_check_image_reference)]
+
 
 KEY = "kubernetes"
 """The key of a Kubernetes provider's section."""
+
+RUNNER = "runner"
+"""The name of the container of a pod that runs the agent and the jobs."""
+
+RUNNER_USER = 1001
+"""The user `runner` of GitHub's image ghcr.io/actions/actions-runner."""
 
 
 class TaintEffect(StrEnum):
@@ -75,7 +142,7 @@ class KubernetesMode(Section):
     """Requests and limits of the job's container, besides the SKU's accelerators; default: none."""
 
 
-class ContainerModeKeys(Section):
+class ContainerMode(Section):
     """How jobs run containers: as in GitHub's ARC, `dind` or `kubernetes`."""
 
     dind: Dind | None = None
@@ -105,10 +172,20 @@ class Pod(Section):
     """Node labels over whose values to spread the fleet's pods if possible: `topology.kubernetes.io/zone`."""
     do_not_disrupt: bool = True
     """Whether Karpenter leaves the node of a job alone. It then does not drain an interrupted spot node."""
-    container_mode: ContainerModeKeys | None = None
+    container_mode: ContainerMode | None = None
     """How jobs run containers; default: they cannot."""
     overlay: Mapping[str, Any] = Field(default_factory=dict)
     """`metadata` and `spec` to merge into the pod, in the form of a Pod."""
+
+    @property
+    def dind(self) -> Dind | None:
+        """The Docker daemon beside the runner."""
+        return self.container_mode.dind if self.container_mode is not None else None
+
+    @property
+    def hooks(self) -> KubernetesMode | None:
+        """GitHub's container hooks."""
+        return self.container_mode.kubernetes if self.container_mode is not None else None
 
 
 class KubernetesOptionKeys(LaunchOptionSettings):
@@ -154,26 +231,21 @@ class KubernetesSection(ProviderSection):
         pod = option.pod
         if pod is None:
             return None
-        return job_container(pod.image, pod.resources, pod.overlay, pod.shared_memory)
+        return job_container(pod)
 
 
-def job_container(
-    image: str,
-    resources: Mapping[str, str],
-    overlay: Mapping[str, Any],
-    shared_memory: str | None = None,
-) -> JobContainer:
+def job_container(pod: Pod) -> JobContainer:
     """Return what a job finds in its pod: the runner's container, with its overlay."""
-    found = overlay.get("spec", {}).get("containers", ())
+    found = pod.overlay.get("spec", {}).get("containers", ())
     runner: Mapping[str, Any] = next((one for one in found if one.get("name") == RUNNER), {})
     entries = [one for one in runner.get("env", ()) if one.get("name")]
-    cpu, memory = resources.get("cpu"), resources.get("memory")
+    cpu, memory = pod.resources.get("cpu"), pod.resources.get("memory")
     return JobContainer(
-        image=runner.get("image", image),
+        image=runner.get("image", pod.image),
         user=RUNNER_USER,
         cpus=None if cpu is None else float(quantity(cpu)),
         memory=None if memory is None else int(quantity(memory)),
-        shared_memory=bytes_of(shared_memory, memory),
+        shared_memory=bytes_of(pod.shared_memory, memory),
         environment={
             one["name"]: str(one.get("value", "")) for one in entries if "valueFrom" not in one
         },

@@ -21,7 +21,7 @@ from autoscaler.providers.kubernetes.identity.ownership import (
 from autoscaler.providers.kubernetes.launching import AT_ONCE
 from autoscaler.providers.kubernetes.listing.machines import identity
 from autoscaler.providers.kubernetes.listing.pods import list_pods, pages
-from autoscaler.providers.kubernetes.settings import ContainerHooks, KubernetesSettings
+from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
 
 async def delete_pods(
@@ -50,8 +50,7 @@ async def delete_left_pods(api: ApiServer, settings: KubernetesSettings) -> None
 
     Raises ProviderError, OutcomeUnknownError.
     """
-    modes = (one.container_mode for one in settings.options.values())
-    if not any(isinstance(one, ContainerHooks) for one in modes):
+    if not any(one.hooks for one in settings.options.values()):
         return
     # In this order: a runner's pod exists before those of its hooks.
     found = [

@@ -9,7 +9,7 @@ from autoscaler.config.problems import Problem
 from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
 from autoscaler.config.settings.fleet import Settings
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.kubernetes.checks import amounts, contradictions, gpu_images, modes
+from autoscaler.providers.kubernetes.checks import amounts, contradictions, modes
 from autoscaler.providers.kubernetes.configuration import (
     KEY,
     KubernetesOptionKeys,
@@ -17,7 +17,7 @@ from autoscaler.providers.kubernetes.configuration import (
 )
 
 if TYPE_CHECKING:
-    from autoscaler.providers.kubernetes.factory import KubernetesFactory
+    from autoscaler.providers.kubernetes.provider import KubernetesFactory
 
 
 class KubernetesKind(ProviderKind):
@@ -31,7 +31,7 @@ class KubernetesKind(ProviderKind):
 
     def factory(self, name: ProviderName, settings: Settings, folder: Path) -> "KubernetesFactory":
         """Return the factory of a provider."""
-        from autoscaler.providers.kubernetes.factory import KubernetesFactory
+        from autoscaler.providers.kubernetes.provider import KubernetesFactory
 
         return KubernetesFactory(name, settings, folder)
 
@@ -40,7 +40,6 @@ class KubernetesKind(ProviderKind):
         yield from contradictions.check(configuration)
         yield from modes.check(configuration)
         yield from amounts.check(configuration)
-        yield from gpu_images.check(configuration)
 
     def preflight(self, configuration: Configuration, *, files: bool) -> Iterator[Problem]:
         """Return overlays that break a rule, unknown contexts, and files that cannot be used."""

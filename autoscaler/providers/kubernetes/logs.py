@@ -13,8 +13,8 @@ from autoscaler.model.identifiers import ProviderMachineId, Seconds
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.server import ApiServer
-from autoscaler.providers.kubernetes.identity.ownership import identity_of
 from autoscaler.providers.kubernetes.listing.machines import identity
+from autoscaler.providers.kubernetes.listing.pods import read_pod
 from autoscaler.providers.kubernetes.listing.statuses import pod_state
 from autoscaler.providers.kubernetes.settings import RUNNER, KubernetesSettings
 
@@ -45,10 +45,8 @@ async def pod_logs(
     At most `MOST_CONSOLE` characters. `within` is in real seconds, for the logs. Raises ProviderError,
     OutcomeUnknownError if the pod cannot be read.
     """
-    known = identity_of(machine)
-    name = known.name if known is not None else ""
-    pod = await api.request("GET", paths.pod(settings.namespace, name)) if known else None
-    if pod is None or identity(pod) != known:
+    pod = await read_pod(api, settings.namespace, machine)
+    if pod is None:
         raise ProviderError(FailureClass.UNKNOWN, "NotFound", f"pod {machine} does not exist")
     state = pod_state(pod)
     parts = [state.finding.text if state.finding is not None else state.state]

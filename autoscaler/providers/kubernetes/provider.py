@@ -4,16 +4,20 @@ Sends each stored request once. The planner decides whether to launch, repeat or
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 
+from autoscaler.config.settings.fleet import Settings
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import (
     Capabilities,
     LaunchAnswer,
     LaunchOrder,
     ProvenIdentity,
+    Provider,
+    ProviderContext,
     ProviderError,
     provider_errors,
 )
@@ -24,6 +28,7 @@ from autoscaler.model.identifiers import InstallationId, ProviderMachineId, Prov
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.client import KubernetesApi
+from autoscaler.providers.kubernetes.api.kubeconfigs import import_library
 from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.capacity.accelerators import read_capacity
 from autoscaler.providers.kubernetes.deletion import delete_left_pods, delete_pods
@@ -35,7 +40,7 @@ from autoscaler.providers.kubernetes.listing.pods import PAGE, list_pods
 from autoscaler.providers.kubernetes.logs import pod_logs
 from autoscaler.providers.kubernetes.notices.queue import PodNotices
 from autoscaler.providers.kubernetes.protection import protect_pod
-from autoscaler.providers.kubernetes.settings import KubernetesSettings
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, kubernetes_settings
 
 LARGEST_REQUEST = 250
 """Pods in one launch request: half a second at the API server's own rate."""
@@ -177,3 +182,46 @@ class KubernetesProvider:
         """End the watch and release the connections. Idempotent."""
         await self.notices.close()
         await self._api.close()
+
+
+class KubernetesFactory:
+    """Implements `ProviderFactory`."""
+
+    def __init__(self, name: ProviderName, settings: Settings, folder: Path) -> None:
+        self._name, self._settings, self._folder = name, settings, folder
+        self._importing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Import the official client in a thread: its 900 modules take two seconds of CPU."""
+        self._importing = asyncio.create_task(asyncio.to_thread(import_library))
+
+    def make(self, context: ProviderContext) -> KubernetesProvider:
+        """Return the provider (see `ProviderFactory`)."""
+        return KubernetesProvider(
+            self._provider_settings(context), context.telemetry, context.clock
+        )
+
+    def remake(self, context: ProviderContext) -> Callable[[Provider], Provider]:
+        """Return what makes a provider with other SKUs (see `ProviderFactory`)."""
+        settings = self._provider_settings(context)
+
+        def remade(provider: Provider) -> Provider:
+            if not isinstance(provider, KubernetesProvider):
+                raise ValueError(f"provider {self._name} is not on Kubernetes")  # noqa: TRY004 - as the port says
+            return provider.with_skus_of(settings)
+
+        return remade
+
+    def _provider_settings(self, context: ProviderContext) -> KubernetesSettings:
+        return kubernetes_settings(
+            self._name,
+            self._settings,
+            self._folder,
+            context.installations,
+            context.agent_sha256,
+        )
+
+    async def close(self) -> None:
+        """Wait until the import is done: a thread cannot be stopped. Idempotent."""
+        if self._importing is not None:
+            await self._importing

@@ -1,10 +1,17 @@
-"""The settings of the Kubernetes provider: cluster, namespace, and the pods of each launch option."""
+"""The settings of the Kubernetes provider, from fleet.yaml: a cluster, a namespace, and pods of launch options.
+
+Pure, except that it reads the CA file.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
+from autoscaler.config.files.regular_files import read_regular
+from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.sku import Accelerator as WantedAccelerator
+from autoscaler.config.settings.sku import AcceleratorVendor, SkuSettings
 from autoscaler.model.catalogue import Architecture
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -13,12 +20,14 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
-
-RUNNER = "runner"
-"""The name of the container of a pod that runs the agent and the jobs."""
-
-RUNNER_USER = 1001
-"""The user `runner` of GitHub's image ghcr.io/actions/actions-runner."""
+from autoscaler.providers.kubernetes.command import pod_command
+from autoscaler.providers.kubernetes.configuration import RUNNER as RUNNER
+from autoscaler.providers.kubernetes.configuration import RUNNER_USER as RUNNER_USER
+from autoscaler.providers.kubernetes.configuration import (
+    KubernetesOptionKeys,
+    KubernetesSection,
+    Pod,
+)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where kubelet writes a pod's token and the cluster's certificate authority."""
@@ -38,79 +47,18 @@ class Accelerator:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class AcceleratorCheck:
-    """What the check in a job's own pod compares the accelerators with, as the agent does elsewhere.
-
-    `vendor` is `nvidia` or `amd`, `memory_gb` in GiB. Empty values and 0: any will do.
-    """
-
-    vendor: str
-    models: tuple[str, ...] = ()
-    memory_gb: int = 0
-    driver_version: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DockerInDocker:
-    """A rootless Docker daemon beside the runner.
-
-    `image` is a version of `docker:dind-rootless`. `resources` are quantities by resource: both requests and
-    limits of the daemon, with all containers that jobs start.
-    """
-
-    image: str
-    resources: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerHooks:
-    """GitHub's hooks, which run a job's container as a pod of its own.
-
-    `service_account` has the rights of deploy/kubernetes/components/container-hooks. `storage` is the size of
-    the volume that the runner shares with the job's pod (None: the hooks copy the work folder), and
-    `storage_class` its class (None: the cluster's default). `resources` are quantities by resource: both
-    requests and limits of the job's container.
-    """
-
-    service_account: str
-    storage: str | None = None
-    storage_class: str | None = None
-    resources: Mapping[str, str] = field(default_factory=dict)
-
-
-ContainerMode = DockerInDocker | ContainerHooks
-
-
-@dataclass(frozen=True, slots=True)
-class PodOption:
-    """The pods of one launch option of a SKU.
-
-    `shape` names them in offerings, like an instance type. `resources` are quantities by resource, such as
-    `cpu: "14"`: both requests and limits. `overlay` is merged into the pod at last (see `manifest.overlay`).
-    `shared_memory` is the size of /dev/shm, as a quantity (None: half of the memory limit).
-    `topology_spread` are labels of nodes over whose values the fleet's pods are spread if possible.
-    `do_not_disrupt` keeps Karpenter from disrupting the node of a pod that may run a job.
-    `container_mode` is how its jobs run containers (None: not at all). `accelerator_check` is used where the
-    job's own pod has the accelerators. `dollars_per_hour` counts against the fleet's limits.
-    """
+class PodOption(Pod):
+    """The pods of one launch option of a SKU: its keys below `pod`, and what the SKU says about them."""
 
     sku: SkuName
     shape: str
-    image: str
+    """The name of the pods in offerings, like an instance type."""
     arch: Architecture = Architecture.X64
-    resources: Mapping[str, str] = field(default_factory=dict)
     accelerator: Accelerator | None = None
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Mapping[str, Any], ...] = ()
-    runtime_class: str | None = None
-    shared_memory: str | None = None
-    topology_spread: tuple[str, ...] = ()
-    do_not_disrupt: bool = True
-    container_mode: ContainerMode | None = None
-    accelerator_check: AcceleratorCheck | None = None
+    accelerator_check: WantedAccelerator | None = None
+    """What the check in a job's own pod compares the accelerators with."""
     dollars_per_hour: float = 0.0
-    overlay: Mapping[str, Any] = field(default_factory=dict)
+    """The price of a pod, which counts against the fleet's limits."""
 
     @property
     def quota(self) -> str:
@@ -125,7 +73,7 @@ class PodOption:
     @property
     def runner_accelerator(self) -> Accelerator | None:
         """Return the accelerators of the runner's pod: none if the job's own pod has them."""
-        return None if isinstance(self.container_mode, ContainerHooks) else self.accelerator
+        return None if self.hooks is not None else self.accelerator
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +110,83 @@ class KubernetesSettings:
     @property
     def service_accounts(self) -> frozenset[str]:
         """Return the service accounts of all pods."""
-        hooked = (
-            one.container_mode.service_account
-            for one in self.options.values()
-            if isinstance(one.container_mode, ContainerHooks)
-        )
+        hooked = (one.hooks.service_account for one in self.options.values() if one.hooks)
         return frozenset({self.service_account, *hooked})
 
     def after_adoption(self, installation: InstallationId) -> "KubernetesSettings":
         """Return the settings after the adoption of another installation."""
         return replace(self, installations=self.installations.after_adoption(installation))
+
+
+VENDOR_RESOURCES: Mapping[AcceleratorVendor, str] = MappingProxyType(
+    {AcceleratorVendor.NVIDIA: "nvidia.com/gpu", AcceleratorVendor.AMD: "amd.com/gpu"}
+)
+"""The resource of each vendor's device plugin (Kubernetes documentation, "Schedule GPUs")."""
+
+EPHEMERAL_STORAGE = "ephemeral-storage"
+
+
+def kubernetes_settings(
+    name: ProviderName,
+    settings: Settings,
+    folder: Path,
+    installations: Installations,
+    agent_sha256: str,
+) -> KubernetesSettings:
+    """Return the settings of one provider, with its pods. File names are relative to `folder`."""
+    section = settings.providers[name].section
+    assert isinstance(section, KubernetesSection)
+    server = settings.server
+    ca_file = server.tls.ca_file if server.tls is not None else None
+    ca_pem = read_regular(folder / ca_file).decode() if ca_file is not None else None
+    return KubernetesSettings(
+        name=name,
+        fleet=settings.fleet,
+        installations=installations,
+        namespace=section.namespace,
+        options=pod_options(settings, name),
+        command=pod_command(server.public_url, name, agent_sha256, ca_pem),
+        context=section.context,
+        kubeconfig=folder / section.kubeconfig if section.kubeconfig is not None else None,
+        service_account=section.service_account,
+        provisioner=section.provisioner,
+        pending_timeout=section.pending_timeout,
+    )
+
+
+def pod_options(settings: Settings, provider: ProviderName) -> dict[tuple[SkuName, int], PodOption]:
+    """Return the launch options at a provider, by SKU and by position in the SKU's `on`."""
+    found: dict[tuple[SkuName, int], PodOption] = {}
+    for name, sku in settings.skus.items():
+        number = 0
+        for index, option in enumerate(sku.launch_options):
+            if option.provider == provider and isinstance(option, KubernetesOptionKeys):
+                number += 1
+                # Offerings have this name, and a failure puts a hold on one of them.
+                shape = name if number == 1 else f"{name}.{number}"
+                found[SkuName(name), index] = _option(SkuName(name), sku, option, shape)
+    return found
+
+
+def _option(name: SkuName, sku: SkuSettings, option: KubernetesOptionKeys, shape: str) -> PodOption:
+    pod = option.pod
+    assert pod is not None
+    keys = dict(pod)
+    if sku.disk_gb is not None:
+        keys["resources"] = {EPHEMERAL_STORAGE: f"{sku.disk_gb}Gi", **pod.resources}
+    return PodOption(
+        **keys,
+        sku=name,
+        shape=shape,
+        arch=sku.arch,
+        accelerator=accelerator_of(sku.accelerator, pod),
+        accelerator_check=sku.accelerator,
+        dollars_per_hour=option.price,
+    )
+
+
+def accelerator_of(wanted: WantedAccelerator | None, pod: Pod) -> Accelerator | None:
+    """Return the accelerators of a SKU's pod: their resource, and how many."""
+    if wanted is None:
+        return None
+    return Accelerator(pod.accelerator_resource or VENDOR_RESOURCES[wanted.vendor], wanted.count)

@@ -18,8 +18,12 @@ from urllib.request import getproxies, proxy_bypass
 from autoscaler.config.problems import printable
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api.errors import refusal
-from autoscaler.providers.kubernetes.api.kubeconfigs import Entry, read_context, usual_files
-from autoscaler.providers.kubernetes.api.library import import_library
+from autoscaler.providers.kubernetes.api.kubeconfigs import (
+    Entry,
+    import_library,
+    read_context,
+    usual_files,
+)
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
 if TYPE_CHECKING:

@@ -1,6 +1,8 @@
 """Finds a context in kubeconfig files, which the official client reads, with its cluster and its user."""
 
+import importlib
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +12,22 @@ import yaml
 
 from autoscaler.config.files.regular_files import open_regular
 from autoscaler.config.problems import listed, nearest, printable, show, unreadable_fix
-from autoscaler.providers.kubernetes.api.library import import_library
+
+_LOCK = threading.Lock()
+
+
+def import_library() -> None:
+    """Import what the provider uses of the official client, whose 900 modules take two seconds of CPU.
+
+    Blocks: call it in a thread.
+
+    One thread at a time: the library's packages import one another in circles. If two threads import two of
+    them at once, one thread gets a `_DeadlockError` (CPython, `importlib._bootstrap`).
+    """
+    with _LOCK:
+        importlib.import_module("kubernetes.aio.client")
+        importlib.import_module("kubernetes.aio.config")
+
 
 _FIX = "name a kubeconfig, such as kubectl config view --raw prints"
 _CREDENTIALS = (

@@ -4,14 +4,13 @@ For clusters without a provisioner: a pod beyond this number fits on no node. Th
 pods run. This count only keeps the planner from creating pods that would wait.
 """
 
-import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.server import ApiServer
-from autoscaler.providers.kubernetes.capacity.node_affinity import admits
 from autoscaler.providers.kubernetes.identity.ownership import (
     FLEET,
     JOB_POD_END,
@@ -23,7 +22,7 @@ from autoscaler.providers.kubernetes.identity.ownership import (
 from autoscaler.providers.kubernetes.listing.pods import pages
 from autoscaler.providers.kubernetes.manifest.pod import node_selector, tolerations
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
-from autoscaler.providers.kubernetes.values.quantities import quantity
+from autoscaler.providers.kubernetes.values.quantities import devices, units
 
 
 class Usage:
@@ -46,8 +45,7 @@ class Usage:
             if not node or pod.get("status", {}).get("phase") in ("Failed", "Succeeded"):
                 continue
             extended = _extended(pod["spec"])
-            for resource, units in extended.items():
-                self.all[(node, resource)] += units
+            self.all.update({(node, resource): count for resource, count in extended.items()})
             quota = metadata_of(pod, "annotations").get(QUOTA)
             if quota and self._is_counted(pod):
                 resource = quota.partition("{")[0]
@@ -105,10 +103,9 @@ def free_units(
         ]
         counted = {_name(node) for node, of_node in fitting if of_node}
         free = sum(_free(node, of_node, key, used) for node, of_node in fitting if of_node)
-        elsewhere = [
-            units for (one, name), units in used.own.items() if one == key and name not in counted
-        ]
-        found[key] = free + sum(elsewhere)
+        found[key] = free + sum(
+            count for (one, name), count in used.own.items() if one == key and name not in counted
+        )
     return found
 
 
@@ -118,7 +115,8 @@ def _free(node: Mapping[str, Any], options: Sequence[PodOption], key: str, used:
     smallest = min(one.accelerator.count for one in options if one.accelerator is not None)
     name = _name(node)
     others = used.all[(name, resource)] - used.own[(key, name)]
-    free = max(0, _allocatable(node, resource) - others)
+    allocatable = (node.get("status", {}).get("allocatable") or {}).get(resource)
+    free = max(0, units(allocatable) - others)
     return free - free % smallest
 
 
@@ -164,10 +162,6 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     return key == taint.get("key") and same_value
 
 
-def _allocatable(node: Mapping[str, Any], resource: str) -> int:
-    return _units((node.get("status", {}).get("allocatable") or {}).get(resource))
-
-
 def _extended(spec: Mapping[str, Any]) -> Counter[str]:
     """Return what the scheduler counts: all containers and sidecars together, or the largest init container.
 
@@ -176,26 +170,14 @@ def _extended(spec: Mapping[str, Any]) -> Counter[str]:
     sidecars: Counter[str] = Counter()
     largest: Counter[str] = Counter()
     for container in spec.get("initContainers") or ():
-        beside = sidecars + Counter(_limits(container))
+        beside = sidecars + Counter(devices(container))
         largest |= beside
         if container.get("restartPolicy") == "Always":
             sidecars = beside
     together = sidecars
     for container in spec.get("containers") or ():
-        together += Counter(_limits(container))
+        together += Counter(devices(container))
     return largest | together
-
-
-def _limits(container: Mapping[str, Any]) -> dict[str, int]:
-    limits = (container.get("resources") or {}).get("limits") or {}
-    return {name: _units(value) for name, value in limits.items() if "/" in name}
-
-
-def _units(value: object) -> int:
-    try:
-        return math.floor(quantity(value)) if value is not None else 0
-    except ValueError:
-        return 0
 
 
 def _name(node: Mapping[str, Any]) -> str:
@@ -221,3 +203,89 @@ async def read_capacity(api: ApiServer, settings: KubernetesSettings) -> Capacit
     async for page in pages(api, paths.ALL_PODS):
         used.add(page.pods)
     return Capacity(nodes, free_units(settings, nodes, used))
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+"""A label's value (Kubernetes documentation, "Labels and Selectors": syntax)."""
+
+_INTEGER = re.compile("[0-9]{1,63}")
+"""What Go's `strconv.ParseInt(text, 10, 64)` reads in a label's value, which has no sign: only ASCII digits."""
+
+
+def admits(affinity: object, node: Mapping[str, Any]) -> bool:
+    """Return True if a node matches the required node affinity of a pod's `spec.affinity`, if there is one.
+
+    Terms are alternatives. All expressions and fields of a term must match. A term that is empty, or that the
+    scheduler cannot parse, matches no node; the other terms still count. Sources: k8s.io/component-helpers
+    `scheduling/corev1/nodeaffinity/nodeaffinity.go`, and k8s.io/apimachinery `pkg/labels/selector.go`
+    (`NewRequirement`, `Requirement.Matches`).
+
+    Preferred terms never keep a pod from a node. What is malformed matches no node: the API server refuses it.
+    """
+    required = _child(_child(affinity, "nodeAffinity"), _REQUIRED)
+    if required is None:
+        return True
+    terms = _child(required, "nodeSelectorTerms")
+    return isinstance(terms, list) and any(_term_matches(term, node) for term in terms)
+
+
+def _term_matches(term: object, node: Mapping[str, Any]) -> bool:
+    expressions = _child(term, "matchExpressions") or []
+    fields = _child(term, "matchFields") or []
+    if not isinstance(expressions, list) or not isinstance(fields, list):
+        return False
+    if not expressions and not fields:
+        return False
+    labels, name = metadata_of(node, "labels"), node["metadata"]["name"]
+    return all(_label_matches(one, labels) for one in expressions) and all(
+        _field_matches(one, {"metadata.name": name}) for one in fields
+    )
+
+
+def _label_matches(expression: object, labels: Mapping[str, str]) -> bool:
+    """Return whether labels match an expression. False if the scheduler cannot parse it."""
+    key, values = _child(expression, "key"), _child(expression, "values") or []
+    if not isinstance(key, str) or not isinstance(values, list):
+        return False
+    if not all(isinstance(one, str) and _VALUE.fullmatch(one) for one in values):
+        return False
+    has, value = key in labels, labels.get(key, "")
+    match _child(expression, "operator"):
+        case "In":
+            return has and value in values
+        case "NotIn":
+            return bool(values) and not (has and value in values)
+        case "Exists":
+            return has and not values
+        case "DoesNotExist":
+            return not has and not values
+        case "Gt" | "Lt" as operator if has and len(values) == 1:
+            found, limit = _integer(value), _integer(values[0])
+            if found is None or limit is None:
+                return False
+            return found > limit if operator == "Gt" else found < limit
+    return False
+
+
+def _field_matches(expression: object, fields: Mapping[str, str]) -> bool:
+    """Return whether a node's fields match an expression, which has exactly one value."""
+    values = _child(expression, "values")
+    if not isinstance(values, list) or len(values) != 1:
+        return False
+    same = fields.get(str(_child(expression, "key")), "") == values[0]
+    operator = _child(expression, "operator")
+    return same if operator == "In" else operator == "NotIn" and not same
+
+
+def _integer(text: str) -> int | None:
+    """Return a 64-bit integer, or None if the text is none."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    found = int(text)
+    return found if found < 2**63 else None
+
+
+def _child(value: object, key: str) -> Any:
+    return value.get(key) if isinstance(value, Mapping) else None

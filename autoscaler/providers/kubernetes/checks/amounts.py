@@ -8,11 +8,16 @@ Sources: Kubernetes API reference, "Quantity" (larger values are capped at 2^63 
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, nearest, show
-from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pods_of, resources_of
+from autoscaler.providers.kubernetes.checks.contradictions import (
+    PodOf,
+    pod_of,
+    pods_of,
+    resources_of,
+)
 from autoscaler.providers.kubernetes.values.quantities import quantity
 
 STORAGE = "storage"
@@ -26,43 +31,39 @@ _LEAST_BYTES = Decimal(2**20)
 """Less than a mebibyte is a forgotten unit: no program runs with so little memory or disk."""
 
 
-class Wrong(NamedTuple):
-    """What is wrong with an amount, and what to write."""
-
-    what: str
-    fix: str
+Wrong = tuple[str, str]
+"""What is wrong with an amount, and what to write."""
 
 
 def check(configuration: Configuration) -> Iterator[Problem]:
     """Return the amounts that the API server refuses, or counts otherwise than meant."""
     checks = (_own, _shared_memory, _work_volume, _overlay)
     for one in pods_of(configuration):
-        if getattr(one.option, "pod", None) is not None:
-            yield from run_checks(checks, configuration, one)
+        yield from run_checks(checks, configuration, one)
 
 
 def _own(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
-    for keys, resources in resources_of(one.option.pod) if one.option.pod is not None else ():
+    for keys, resources in resources_of(pod_of(one)):
         yield from _resources(configuration, (*one.path, "pod", *keys), resources)
 
 
 def _shared_memory(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
-    size = one.option.pod.shared_memory if one.option.pod is not None else None
+    size = pod_of(one).shared_memory
     if size is not None:
         path = (*one.path, "pod", "shared_memory")
         yield from _problem(configuration, path, _wrong_amount(STORAGE, size))
 
 
 def _work_volume(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
-    mode = one.option.pod.container_mode if one.option.pod is not None else None
-    volume = mode.kubernetes.work_volume if mode is not None and mode.kubernetes else None
+    hooks = pod_of(one).hooks
+    volume = hooks.work_volume if hooks is not None else None
     if volume is not None:
         path = (*one.path, "pod", "container_mode", "kubernetes", "work_volume", "size")
         yield from _problem(configuration, path, _wrong_amount(STORAGE, volume.size))
 
 
 def _overlay(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
-    spec = _below(one.option.pod.overlay if one.option.pod is not None else {}, "spec")
+    spec = _below(pod_of(one).overlay, "spec")
     path = (*one.path, "pod", "overlay", "spec")
     for kind in ("initContainers", "containers"):
         containers = spec.get(kind)
@@ -89,7 +90,7 @@ def _resources(
 
 def _problem(configuration: Configuration, path: KeyPath, wrong: Wrong | None) -> Iterator[Problem]:
     if wrong is not None:
-        yield configuration.error(path, wrong.what, wrong.fix)
+        yield configuration.error(path, *wrong)
 
 
 def _wrong_resource(resource: str) -> Wrong | None:
@@ -98,7 +99,7 @@ def _wrong_resource(resource: str) -> Wrong | None:
         return None
     meant = nearest(resource, _OF_CONTAINERS)
     fix = f"did you mean {meant}?" if meant else f"write {', '.join(_OF_CONTAINERS)} or DOMAIN/NAME"
-    return Wrong(f"{show(resource)} is not a resource of containers", fix)
+    return (f"{show(resource)} is not a resource of containers", fix)
 
 
 def _wrong_amount(resource: str, value: object) -> Wrong | None:
@@ -106,13 +107,13 @@ def _wrong_amount(resource: str, value: object) -> Wrong | None:
     try:
         found = quantity(value)
     except ValueError:
-        return Wrong(f"{show(value)} is not a quantity", 'write one such as "4", 500m or 56Gi')
+        return (f"{show(value)} is not a quantity", 'write one such as "4", 500m or 56Gi')
     if found * (1000 if resource == "cpu" else 1) > _MOST:
-        return Wrong(f"{show(value)} is more than Kubernetes can count", "write a smaller one")
+        return (f"{show(value)} is more than Kubernetes can count", "write a smaller one")
     if resource == "cpu":
         if 0 < found < Decimal("0.001"):
             what = f"{show(value)} is less than 1m, the least that Kubernetes counts"
-            return Wrong(what, 'write one such as "4" or 500m')
+            return (what, 'write one such as "4" or 500m')
         return None
     if resource.startswith(_HUGE_PAGES):
         return _wrong_huge_pages(resource, value, found)
@@ -120,7 +121,7 @@ def _wrong_amount(resource: str, value: object) -> Wrong | None:
         return _wrong_bytes(resource, value, found)
     if found != int(found):
         what = f"{show(value)} is not a whole number, and {show(resource)} is counted in these"
-        return Wrong(what, 'write one such as "1"')
+        return (what, 'write one such as "1"')
     return None
 
 
@@ -128,10 +129,10 @@ def _wrong_bytes(resource: str, value: object, found: Decimal) -> Wrong | None:
     text = str(value).strip()
     if text.endswith("m"):
         what = f"{show(value)} is {found:f} bytes: m means thousandths"
-        return Wrong(what, f"write {text[:-1]}Mi")
+        return (what, f"write {text[:-1]}Mi")
     # A limit of 0 is none. A volume needs a size.
     if found < _LEAST_BYTES and (found or resource == STORAGE):
-        return Wrong(f"{show(value)} is only {found:f} bytes", "write a unit, such as 64Mi or 20Gi")
+        return (f"{show(value)} is only {found:f} bytes", "write a unit, such as 64Mi or 20Gi")
     return None
 
 
@@ -143,8 +144,8 @@ def _wrong_huge_pages(resource: str, value: object, found: Decimal) -> Wrong | N
         page = Decimal(0)
     if not page:
         what = f"{show(size)} is not the size of a page"
-        return Wrong(what, "write hugepages-2Mi or hugepages-1Gi")
+        return (what, "write hugepages-2Mi or hugepages-1Gi")
     if found % page:
         what = f"{show(value)} is not a multiple of the page size {size}"
-        return Wrong(what, f"write one such as {size}")
+        return (what, f"write one such as {size}")
     return None

@@ -1,12 +1,14 @@
 """Checks the combinations of values in fleet.yaml that concern Kubernetes."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from autoscaler.config.checks.skus import repeats
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import OptionOf, options_of, sections_of
-from autoscaler.config.settings.sku import Driver
+from autoscaler.config.settings.shapes import NoValueError
+from autoscaler.config.settings.sku import AcceleratorVendor, Driver
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.kubernetes.configuration import (
     KEY,
@@ -15,6 +17,12 @@ from autoscaler.providers.kubernetes.configuration import (
     Pod,
 )
 from autoscaler.providers.kubernetes.manifest.pod import ARCHITECTURES
+from autoscaler.providers.kubernetes.settings import RUNNER
+from autoscaler.providers.kubernetes.values.image_references import (
+    is_image_reference,
+    registry_of,
+    words_of_image,
+)
 
 _ACCELERATORS = ("nvidia.com/", "amd.com/")
 """The beginnings of the resources of device plugins that `accelerator` stands for."""
@@ -33,7 +41,10 @@ def check(configuration: Configuration) -> Iterator[Problem]:
         first.setdefault(one.name, one)
     for one in first.values():
         yield from run_checks((_windows, _driver, _image), configuration, one)
-    checks = (_selectors, _resources, _accelerator_resource, _vendor, _spread, _price)
+    checks = (
+        *(_selectors, _resources, _accelerator_resource, _vendor),
+        *(_spread, _price, _gpu_image),
+    )
     for one in pods_of(configuration):
         yield from run_checks(checks, configuration, one)
 
@@ -41,6 +52,13 @@ def check(configuration: Configuration) -> Iterator[Problem]:
 def pods_of(configuration: Configuration) -> Iterator[PodOf]:
     """Return the launch options on Kubernetes."""
     return options_of(configuration, KubernetesSection, KubernetesOptionKeys)
+
+
+def pod_of(one: PodOf) -> Pod:
+    """Return the pod of a launch option. Raises NoValueError if it has none, which is an error of its own."""
+    if one.option.pod is None:
+        raise NoValueError("pod")
+    return one.option.pod
 
 
 def resources_of(pod: Pod) -> Iterator[tuple[KeyPath, Mapping[str, str]]]:
@@ -118,8 +136,7 @@ def _driver(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
 
 def _selectors(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
     """Check that node selectors do not contradict the SKU, whose labels the pods select already."""
-    labels = one.option.pod.node_selector if one.option.pod is not None else {}
-    for key, value in labels.items():
+    for key, value in pod_of(one).node_selector.items():
         label = key.removeprefix("beta.")
         if label == "kubernetes.io/os":
             own, fix = "linux", "remove it"
@@ -134,7 +151,7 @@ def _selectors(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
 
 def _resources(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
     """Check that accelerators are in `accelerator`, and nowhere else."""
-    for path, resources in resources_of(one.option.pod) if one.option.pod is not None else ():
+    for path, resources in resources_of(pod_of(one)):
         for key in resources:
             if key.startswith(_ACCELERATORS):
                 what = "accelerators are not part of resources"
@@ -145,7 +162,7 @@ def _resources(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
 
 
 def _accelerator_resource(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
-    resource = one.option.pod.accelerator_resource if one.option.pod is not None else None
+    resource = pod_of(one).accelerator_resource
     if resource is not None and "accelerator" not in one.sku.model_fields_set:
         what = "names the resource of accelerators, and the SKU has none"
         fix = "add accelerator: {vendor: ..., count: ...} to the SKU, or remove it"
@@ -153,7 +170,7 @@ def _accelerator_resource(configuration: Configuration, one: PodOf) -> Iterator[
 
 
 def _vendor(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
-    resource = one.option.pod.accelerator_resource if one.option.pod is not None else None
+    resource = pod_of(one).accelerator_resource
     if one.sku.accelerator is None or not (resource or "").startswith(_ACCELERATORS):
         return
     vendor = one.sku.accelerator.vendor
@@ -165,7 +182,64 @@ def _vendor(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
 
 def _spread(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
     """Check that no key repeats: the API server refuses the pod (`ValidateTopologySpreadConstraints`)."""
-    keys = one.option.pod.topology_spread if one.option.pod is not None else ()
+    keys = pod_of(one).topology_spread
     for index in repeats(keys):
         path = (*one.path, "pod", "topology_spread", index)
         yield configuration.error(path, f"repeats {show(keys[index])}", "remove it")
+
+
+_REGISTRIES = {"nvcr.io": AcceleratorVendor.NVIDIA}
+
+_KINDS = {AcceleratorVendor.NVIDIA: "CUDA", AcceleratorVendor.AMD: "ROCm"}
+
+_CUDA = re.compile(
+    r"(?<![a-z])(py|lib|lib64)?(cuda|cudnn|cudf|cugraph|cuml)"  # not `barracuda`
+    r"|(?<![a-z0-9])cu(9|1[0-9])[0-9]?(?![a-z0-9])"  # cu118, cu12, cu130
+    r"|(?<![a-z])(nvidia|tensorrt|tritonserver|rapidsai|dcgm)(?![a-z])"
+)
+_ROCM = re.compile(r"(?<![a-z])rocm")
+_ANY = re.compile(r"(?<![a-z])gpu(?![a-z])")
+
+
+def gpu_vendors(image: str) -> frozenset[AcceleratorVendor]:
+    """Return the vendors of the GPUs for which an image looks made: several if it may be any of them.
+
+    Nothing asks the registry: these are the words of vendors and frameworks in names and tags: `nvidia/cuda`,
+    `pytorch/pytorch:2.9.0-cuda12.8`, `vllm/vllm-openai:cu129`, `rocm/pytorch`,
+    `tensorflow/tensorflow:2.20.0-gpu`, and all of nvcr.io.
+    """
+    words = words_of_image(image).lower()
+    found = {_REGISTRIES[one] for one in (registry_of(image).lower(),) if one in _REGISTRIES}
+    if _CUDA.search(words):
+        found.add(AcceleratorVendor.NVIDIA)
+    if _ROCM.search(words):
+        found.add(AcceleratorVendor.AMD)
+    if not found and _ANY.search(words):
+        found |= set(AcceleratorVendor)
+    return frozenset(found)
+
+
+def _gpu_image(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    """Warn of an image of a runner whose jobs would see no GPU."""
+    wanted = one.sku.accelerator.vendor if one.sku.accelerator is not None else None
+    place, image = _image_of(pod_of(one))
+    vendors = gpu_vendors(image) if is_image_reference(image) else frozenset()
+    if not vendors or wanted in vendors:
+        return
+    kind = "GPUs" if len(vendors) > 1 else _KINDS[min(vendors)]
+    has = "no accelerator" if wanted is None else f"accelerators of {show(wanted)} only"
+    what = f"{show(image)} looks like an image for {kind}, and the SKU has {has}: jobs see no GPU"
+    vendor = "..." if len(vendors) > 1 else min(vendors)
+    fix = f"write accelerator: {{vendor: {vendor}, count: ...}} in the SKU, or use another image"
+    yield configuration.warning((*one.path, "pod", *place), what, fix)
+
+
+def _image_of(pod: Pod) -> tuple[KeyPath, str]:
+    """Return the image of the runner's container, which its overlay may replace, and its place."""
+    found: tuple[KeyPath, str] = ("image",), pod.image
+    spec = pod.overlay.get("spec")
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    for index, one in enumerate(containers if isinstance(containers, list) else ()):
+        if isinstance(one, dict) and one.get("name") == RUNNER and "image" in one:
+            found = ("overlay", "spec", "containers", index, "image"), one["image"]
+    return found

@@ -24,8 +24,8 @@ from autoscaler.providers.kubernetes.api.kubeconfigs import (
     read_context,
     usual_files,
 )
+from autoscaler.providers.kubernetes.command import pod_command
 from autoscaler.providers.kubernetes.configuration import KEY, KubernetesSection
-from autoscaler.providers.kubernetes.manifest.command import pod_command
 
 _ANY_SHA256 = "0" * 64
 _FIX = "correct the kubeconfig"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import Problem, show
 from autoscaler.model.wording import counted
-from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pods_of
-from autoscaler.providers.kubernetes.configuration import KEY, ContainerModeKeys
+from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pod_of, pods_of
+from autoscaler.providers.kubernetes.configuration import KEY
 
 
 def check(configuration: Configuration) -> Iterator[Problem]:
@@ -17,10 +17,6 @@ def check(configuration: Configuration) -> Iterator[Problem]:
         yield from run_checks(checks, configuration, one)
     yield from _namespaces(configuration)
     yield from _weakened_namespaces(configuration)
-
-
-def _mode_of(one: PodOf) -> ContainerModeKeys | None:
-    return one.option.pod.container_mode if one.option.pod is not None else None
 
 
 def _has_hooks(one: PodOf) -> bool:
@@ -33,15 +29,14 @@ def _has_accelerator(one: PodOf) -> bool:
 
 
 def _one_mode(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
-    mode = _mode_of(one)
+    mode = pod_of(one).container_mode
     if mode is not None and (mode.dind is None) == (mode.kubernetes is None):
         what, fix = "needs one of dind and kubernetes", "write one of them"
         yield configuration.error((*one.path, "pod", "container_mode"), what, fix)
 
 
 def _dind(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
-    mode = _mode_of(one)
-    if mode is not None and mode.dind is not None:
+    if pod_of(one).dind is not None:
         namespace = show(one.section.namespace)
         what = (
             f"is a privileged container: namespace {namespace} must enforce Pod Security privileged"
@@ -72,8 +67,7 @@ def _no_accelerators(configuration: Configuration, one: PodOf) -> Iterator[Probl
     own namespaces (moby/moby#47676) or with `no-cgroups` (NVIDIA/nvidia-container-toolkit#85). The images
     `docker:dind-rootless` are Alpine Linux without it (docker-library/docker, `29/dind-rootless/Dockerfile`).
     """
-    mode = _mode_of(one)
-    if mode is not None and mode.dind is not None and _has_accelerator(one):
+    if pod_of(one).dind is not None and _has_accelerator(one):
         what = (
             "gives the containers of jobs no accelerators: nothing configures a rootless daemon for them, "
             "and its privileged container could use those of other pods, too"
@@ -88,8 +82,7 @@ def _work_volume(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
     With a volume, the hooks put the job's pod on the node of the runner's pod, past the scheduler
     (actions/runner-container-hooks 0.7.0, `createPod`).
     """
-    mode = _mode_of(one)
-    hooks = mode.kubernetes if mode is not None else None
+    hooks = pod_of(one).hooks
     if hooks is None or "work_volume" not in hooks.model_fields_set:
         return
     if _has_accelerator(one) or "resources" in hooks.model_fields_set:

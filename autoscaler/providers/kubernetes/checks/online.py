@@ -37,12 +37,7 @@ from autoscaler.providers.kubernetes.configuration import KEY
 from autoscaler.providers.kubernetes.launching import dry_run, launch_text
 from autoscaler.providers.kubernetes.manifest.avoided_nodes import LEAST_KARPENTER
 from autoscaler.providers.kubernetes.manifest.pod import named_pod
-from autoscaler.providers.kubernetes.settings import (
-    ContainerHooks,
-    DockerInDocker,
-    KubernetesSettings,
-)
-from autoscaler.providers.kubernetes.translation import kubernetes_settings
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, kubernetes_settings
 
 _ANY_SHA256 = "0" * 64
 
@@ -203,9 +198,7 @@ class _Cluster:
         """
         options = self._settings.options
         with_overlay = [key for key, one in options.items() if one.overlay.get("spec")]
-        if not with_overlay or any(
-            isinstance(one.container_mode, DockerInDocker) for one in options.values()
-        ):
+        if not with_overlay or any(one.dind for one in options.values()):
             return
         try:
             pod = self._pod(*with_overlay[0])
@@ -233,13 +226,12 @@ class _Cluster:
             return self._document.problem(option, what, fix)
         if error.code == POD_SECURITY:
             # Without an overlay, only the Docker daemon does not pass `restricted`.
-            generated = isinstance(found.container_mode, DockerInDocker)
-            keys = ("overlay",) if found.overlay and not generated else ()
+            keys = ("overlay",) if found.overlay and not found.dind else ()
             return self._document.problem((*option, *keys), what, fix)
         if "serviceaccount" in message:
             fix = "create the service account, or correct its name"
             key = "service_account"
-            if isinstance(found.container_mode, ContainerHooks):
+            if found.hooks:
                 path: KeyPath = (*option, "container_mode", "kubernetes", key)
             else:
                 path = (*self._path, key)

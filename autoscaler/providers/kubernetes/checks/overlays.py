@@ -18,14 +18,13 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
-from autoscaler.providers.kubernetes.api.library import import_library
-from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pods_of
+from autoscaler.providers.kubernetes.api.kubeconfigs import import_library
+from autoscaler.providers.kubernetes.checks.contradictions import PodOf, pod_of, pods_of
 from autoscaler.providers.kubernetes.configuration import Pod
 from autoscaler.providers.kubernetes.manifest.overlay import OverlayError, overlay_path
 from autoscaler.providers.kubernetes.manifest.pod import pod_template
 from autoscaler.providers.kubernetes.manifest.shared_memory import FOLDER, too_large
-from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
-from autoscaler.providers.kubernetes.translation import accelerator_of, container_mode_of
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption, accelerator_of
 
 _NO_COMMAND = ("agent",)
 
@@ -64,9 +63,7 @@ def sample_order(sku: SkuName, option: int) -> LaunchOrder:
 
 
 def _overlay(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
-    pod = one.option.pod
-    if pod is None:
-        return
+    pod = pod_of(one)
     accelerator = one.sku.accelerator if "accelerator" in one.sku.model_fields_set else None
     own = PodOption(
         sku=SkuName(one.name),
@@ -76,7 +73,7 @@ def _overlay(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
         shared_memory=getattr(pod, "shared_memory", None),
         accelerator=accelerator_of(accelerator, pod),
         node_selector=getattr(pod, "node_selector", {}),
-        container_mode=container_mode_of(pod.container_mode),
+        container_mode=pod.container_mode,
         overlay=pod.overlay,
     )
     settings = KubernetesSettings(

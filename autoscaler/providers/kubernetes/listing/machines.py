@@ -1,9 +1,7 @@
 """Converts pods into the model's types: launched and listed machines, offerings, notices. Pure."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 from autoscaler.controller.ports.capabilities import Notice
@@ -23,7 +21,7 @@ from autoscaler.providers.kubernetes.identity.ownership import PodIdentity, meta
 from autoscaler.providers.kubernetes.listing.ends import Finding, disrupted_at
 from autoscaler.providers.kubernetes.listing.statuses import UNSCHEDULABLE, PodState, pod_state
 from autoscaler.providers.kubernetes.settings import PODS, RUNNER, KubernetesSettings, PodOption
-from autoscaler.providers.kubernetes.values.quantities import quantity
+from autoscaler.providers.kubernetes.values.quantities import devices, units
 
 _NEVER_TRUSTED_PRICE = 1e6
 """Dollars an hour: an annotation cannot say more."""
@@ -176,22 +174,9 @@ def quota_usage(provider: ProviderName, pod: Mapping[str, Any]) -> tuple[tuple[s
     """Return what a pod counts against, as (`Offering.quota_key`, units)."""
     annotations = metadata_of(pod, "annotations")
     quota = annotations.get(ownership.QUOTA) or PODS
-    used = accelerators(pod).get(quota.partition("{")[0], 0)
-    of_job = math.ceil(_units(annotations.get(ownership.QUOTA_UNITS, "0")))
+    used = devices(_runner(pod)).get(quota.partition("{")[0], 0)
+    of_job = units(annotations.get(ownership.QUOTA_UNITS))
     return ((f"{provider}/{quota}", max(used, of_job, 1)),)
-
-
-def accelerators(pod: Mapping[str, Any]) -> dict[str, int]:
-    """Return the extended resources of a pod's runner, such as `nvidia.com/gpu`, by name."""
-    limits = (_runner(pod).get("resources") or {}).get("limits") or {}
-    return {name: math.ceil(_units(value)) for name, value in limits.items() if "/" in name}
-
-
-def _units(value: object) -> Decimal:
-    try:
-        return quantity(value)
-    except ValueError:
-        return Decimal(0)
 
 
 def _runner(pod: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,12 +1,13 @@
-"""Lists a fleet's pods completely, in pages."""
+"""Lists a fleet's pods completely, in pages, and reads one of them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
 from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.server import ApiServer
-from autoscaler.providers.kubernetes.identity.ownership import selector
+from autoscaler.providers.kubernetes.identity.ownership import identity_of, selector
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
 PAGE = 100
@@ -66,3 +67,19 @@ async def pages(
         following = metadata.get("continue") or ""
         if not following:
             return
+
+
+async def read_pod(
+    api: ApiServer, namespace: str, machine: ProviderMachineId
+) -> Mapping[str, Any] | None:
+    """Return a pod, or None if it does not exist. Raises ProviderError, OutcomeUnknownError."""
+    known = identity_of(machine)
+    if known is None:
+        return None
+    try:
+        pod: Mapping[str, Any] = await api.request("GET", paths.pod(namespace, known.name))
+    except ProviderError as error:
+        if error.code == "NotFound":
+            return None
+        raise
+    return pod if pod["metadata"]["uid"] == known.uid else None

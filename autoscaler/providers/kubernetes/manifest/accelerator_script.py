@@ -6,7 +6,7 @@ number, models, memory and driver of the accelerators, and NVIDIA's count of unc
 look at temperatures, NVLinks and pending repairs.
 """
 
-from autoscaler.providers.kubernetes.settings import AcceleratorCheck
+from autoscaler.config.settings.sku import Accelerator
 
 _BEGIN = """\
 wanted=$1 driver=$2 memory=$3
@@ -132,8 +132,8 @@ done
 _SCRIPTS = {"nvidia": _BEGIN + _NVIDIA, "amd": _BEGIN + _AMD}
 
 
-def check_command(count: int, check: AcceleratorCheck) -> list[str]:
+def check_command(count: int, wanted: Accelerator) -> list[str]:
     """Return the command, which ends with status 0 if the container has exactly these accelerators."""
-    models = [model.lower() for model in check.models]
-    settings = [str(count), check.driver_version, str(check.memory_gb), *models]
-    return ["sh", "-c", _SCRIPTS[check.vendor], "sh", *settings]
+    models = [model.lower() for model in wanted.models or ()]
+    settings = [str(count), wanted.driver_version or "", str(wanted.memory_gb or 0), *models]
+    return ["sh", "-c", _SCRIPTS[wanted.vendor], "sh", *settings]

@@ -1,11 +1,11 @@
 """Lets the jobs of a pod run containers, in one of the two container modes that GitHub's ARC has. Pure.
 
-`DockerInDocker` adds a rootless Docker daemon as a sidecar (Kubernetes documentation, "Sidecar Containers": an
+`dind` adds a rootless Docker daemon as a sidecar (Kubernetes documentation, "Sidecar Containers": an
 init container that restarts). Docker's documentation, "Rootless mode", needs it to be privileged: it creates
 user namespaces and mounts, which a usual container may not. docker-library's `dockerd-entrypoint.sh` needs
 entries for its user in /etc/subuid and /etc/subgid, and a HOME and an XDG_RUNTIME_DIR that it can write.
 
-`ContainerHooks` gives the runner GitHub's hooks (actions/runner-container-hooks, packages/k8s/README.md),
+`kubernetes` gives the runner GitHub's hooks (actions/runner-container-hooks, packages/k8s/README.md),
 which create a pod for each job's container. The image `ghcr.io/actions/actions-runner` has both versions
 (actions/runner, images/Dockerfile): 0.7 shares the runner's work folder with that pod through a volume, 0.8
 copies it.
@@ -14,11 +14,8 @@ copies it.
 from collections.abc import Mapping
 from typing import Any
 
-from autoscaler.providers.kubernetes.settings import (
-    ContainerHooks,
-    ContainerMode,
-    DockerInDocker,
-)
+from autoscaler.providers.kubernetes.configuration import Dind, KubernetesMode
+from autoscaler.providers.kubernetes.settings import PodOption
 
 DIND = "dind"
 DIND_FILES = "dind-files"
@@ -56,44 +53,41 @@ cp /dind/etc/subuid /dind/etc/subgid
 
 
 def add_container_mode(
-    spec: Mapping[str, Any],
-    mode: ContainerMode,
-    image: str,
+    spec: dict[str, Any],
+    option: PodOption,
     resources: Mapping[str, Any],
     shared_memory: int | None = None,
-) -> dict[str, Any]:
-    """Return a pod's spec with what a container mode needs.
+) -> None:
+    """Add to a pod's spec what the container mode of its launch option needs, if it has one.
 
-    `image` is that of the runner, and `resources` those of an init container without devices.
-    `shared_memory` is the size of /dev/shm in Docker's containers, in bytes (None: Docker's default).
+    `resources` are those of an init container without devices. `shared_memory` is the size of /dev/shm in
+    Docker's containers, in bytes (None: Docker's default).
     """
-    if isinstance(mode, DockerInDocker):
-        return _with_docker(spec, mode, image, resources, shared_memory)
-    return _with_hooks(spec, mode, image)
+    if option.dind is not None:
+        _add_docker(spec, option.dind, option.image, resources, shared_memory)
+    elif option.hooks is not None:
+        _add_hooks(spec, option.hooks, option.image)
 
 
-def _with_docker(
-    spec: Mapping[str, Any],
-    mode: DockerInDocker,
+def _add_docker(
+    spec: dict[str, Any],
+    mode: Dind,
     image: str,
     resources: Mapping[str, Any],
     shared_memory: int | None,
-) -> dict[str, Any]:
+) -> None:
     size = [] if shared_memory is None else [f"{SIZE_OF_DOCKER}{shared_memory}"]
     user = spec["securityContext"]["runAsUser"]
     socket_folder = f"/run/user/{user}"
     host = {"name": "DOCKER_HOST", "value": f"unix://{socket_folder}/docker.sock"}
     socket = {"name": "dind-socket", "mountPath": socket_folder}
+    spec["initContainers"] += [
+        _files(image, user, resources),
+        _daemon(mode, user, [host], [socket], size),
+    ]
+    _add_to_runner(spec, [host], socket)
     volumes = ("dind-etc", "dind-externals", "dind-data", "dind-socket")
-    return {
-        **spec,
-        "initContainers": [
-            _files(image, user, resources),
-            _daemon(mode, user, [host], [socket], size),
-        ],
-        "containers": [_with(one, env=[host], mounts=[socket]) for one in spec["containers"]],
-        "volumes": [*spec["volumes"], *({"name": name, "emptyDir": {}} for name in volumes)],
-    }
+    spec["volumes"] += [{"name": name, "emptyDir": {}} for name in volumes]
 
 
 def _files(image: str, user: int, resources: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,7 +106,7 @@ def _files(image: str, user: int, resources: Mapping[str, Any]) -> dict[str, Any
 
 
 def _daemon(
-    mode: DockerInDocker,
+    mode: Dind,
     user: int,
     env: list[dict[str, str]],
     mounts: list[dict[str, str]],
@@ -154,8 +148,8 @@ def _daemon(
     }
 
 
-def _with_hooks(spec: Mapping[str, Any], mode: ContainerHooks, image: str) -> dict[str, Any]:
-    hooks = HOOKS if mode.storage is not None else HOOKS_WITHOUT_VOLUME
+def _add_hooks(spec: dict[str, Any], mode: KubernetesMode, image: str) -> None:
+    hooks = HOOKS if mode.work_volume is not None else HOOKS_WITHOUT_VOLUME
     env: list[dict[str, Any]] = [
         {"name": "ACTIONS_RUNNER_CONTAINER_HOOKS", "value": hooks},
         {
@@ -168,25 +162,23 @@ def _with_hooks(spec: Mapping[str, Any], mode: ContainerHooks, image: str) -> di
         {"name": "ACTIONS_RUNNER_IMAGE", "value": image},
     ]
     access = {"name": API_ACCESS_VOLUME, "mountPath": API_ACCESS_FOLDER, "readOnly": True}
+    _add_to_runner(spec, env, access)
+    spec["serviceAccountName"] = mode.service_account
     volumes = [_work(mode) if one["name"] == WORK_VOLUME else one for one in spec["volumes"]]
-    return {
-        **spec,
-        "serviceAccountName": mode.service_account,
-        "containers": [_with(one, env=env, mounts=[access]) for one in spec["containers"]],
-        "volumes": [*volumes, _api_access()],
-    }
+    spec["volumes"] = [*volumes, _api_access()]
 
 
-def _work(mode: ContainerHooks) -> dict[str, Any]:
+def _work(mode: KubernetesMode) -> dict[str, Any]:
     """Return the work folder. The hooks expect the claim `POD-work`: that of an ephemeral volume `work`."""
-    if mode.storage is None:
+    volume = mode.work_volume
+    if volume is None:
         return {"name": WORK_VOLUME, "emptyDir": {}}
     claim: dict[str, Any] = {
         "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": mode.storage}},
+        "resources": {"requests": {"storage": volume.size}},
     }
-    if mode.storage_class is not None:
-        claim["storageClassName"] = mode.storage_class
+    if volume.storage_class is not None:
+        claim["storageClassName"] = volume.storage_class
     return {"name": WORK_VOLUME, "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
 
 
@@ -204,11 +196,9 @@ def _api_access() -> dict[str, Any]:
     return {"name": API_ACCESS_VOLUME, "projected": {"sources": sources}}
 
 
-def _with(
-    container: Mapping[str, Any], env: list[dict[str, Any]], mounts: list[dict[str, Any]]
-) -> dict[str, Any]:
-    return {
-        **container,
-        "env": [*container.get("env", ()), *env],
-        "volumeMounts": [*container["volumeMounts"], *mounts],
-    }
+def _add_to_runner(
+    spec: Mapping[str, Any], env: list[dict[str, Any]], mount: dict[str, Any]
+) -> None:
+    [runner] = spec["containers"]
+    runner["env"] = env
+    runner["volumeMounts"].append(mount)

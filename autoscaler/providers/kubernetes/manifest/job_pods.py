@@ -20,10 +20,9 @@ from autoscaler.providers.kubernetes.manifest.container_modes import (
     API_ACCESS_FOLDER,
     API_ACCESS_VOLUME,
 )
-from autoscaler.providers.kubernetes.manifest.fields import CONTAINER_LISTS
 from autoscaler.providers.kubernetes.manifest.shared_memory import FOLDER, memory_volume
-from autoscaler.providers.kubernetes.manifest.visible_gpus import without_other_gpus
-from autoscaler.providers.kubernetes.settings import ContainerHooks, KubernetesSettings, PodOption
+from autoscaler.providers.kubernetes.manifest.visible_gpus import hide_other_gpus
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 
 TEMPLATE = f"{ownership.PREFIX}job-pod"
 """The annotation of the runner's pod with the template, as JSON."""
@@ -44,12 +43,10 @@ CREATION_SECONDS = 600
 """How long the hooks wait by default until a job's pod runs (`DEFAULT_WAIT_FOR_POD_TIME_SECONDS`)."""
 
 
-def with_template_file(
-    pod: Mapping[str, Any], settings: KubernetesSettings, option: PodOption
-) -> dict[str, Any]:
-    """Return the runner's pod with a file for the template, if the option has a template (`has_template`)."""
-    if not has_template(option):
-        return dict(pod)
+def add_template_file(
+    spec: Mapping[str, Any], settings: KubernetesSettings, option: PodOption
+) -> None:
+    """Give the runner's pod a file for the template, which `add_template` adds after the overlay."""
     wait = CREATION_SECONDS + (settings.pending_timeout if settings.provisioner else 0)
     env = {
         "ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE": f"{API_ACCESS_FOLDER}/{TEMPLATE_FILE}",
@@ -58,36 +55,26 @@ def with_template_file(
     }
     if option.accelerator is not None:
         env["RUNNER_AGENT_ACCELERATORS"] = "in-job-pod"
-    spec = pod["spec"]
-    return {
-        **pod,
-        "spec": {
-            **spec,
-            **{
-                kind: [_with_env(one, env) for one in spec.get(kind, ())]
-                for kind in CONTAINER_LISTS
-            },
-            "volumes": [_with_file(one) for one in spec["volumes"]],
-        },
-    }
+    [runner] = spec["containers"]
+    runner["env"] += [{"name": name, "value": value} for name, value in env.items()]
+    [access] = [one for one in spec["volumes"] if one["name"] == API_ACCESS_VOLUME]
+    field = {"fieldPath": f"metadata.annotations['{TEMPLATE}']"}
+    source = {"downwardAPI": {"items": [{"path": TEMPLATE_FILE, "fieldRef": field}]}}
+    access["projected"]["sources"].append(source)
 
 
-def with_template(pod: Mapping[str, Any], option: PodOption) -> dict[str, Any]:
-    """Return the runner's pod, with its overlay, with the template for the pod of its job."""
-    if not has_template(option):
-        return dict(pod)
-    template = json.dumps(_template(pod["spec"], option), sort_keys=True)
-    added = {TEMPLATE: template}
+def add_template(pod: Mapping[str, Any], option: PodOption) -> None:
+    """Give the runner's pod, with its overlay, the template for the pod of its job."""
+    annotations = pod["metadata"]["annotations"]
+    annotations[TEMPLATE] = json.dumps(_template(pod["spec"], option), sort_keys=True)
     if option.accelerator is not None:
-        added[ownership.QUOTA_UNITS] = str(option.accelerator.count)
-    metadata = pod["metadata"]
-    return {**pod, "metadata": {**metadata, "annotations": {**metadata["annotations"], **added}}}
+        annotations[ownership.QUOTA_UNITS] = str(option.accelerator.count)
 
 
 def has_template(option: PodOption) -> bool:
     """Return whether the job's container gets resources in a pod of its own."""
-    mode = option.container_mode
-    return isinstance(mode, ContainerHooks) and bool(option.accelerator or mode.resources)
+    hooks = option.hooks
+    return hooks is not None and bool(option.accelerator or hooks.resources)
 
 
 def _template(runner: Mapping[str, Any], option: PodOption) -> dict[str, Any]:
@@ -96,7 +83,7 @@ def _template(runner: Mapping[str, Any], option: PodOption) -> dict[str, Any]:
     job = _job_container(option)
     volume = memory_volume(option.shared_memory, job["resources"]["limits"].get("memory"))
     job["volumeMounts"] = [{"name": volume["name"], "mountPath": FOLDER}]
-    template = {
+    template: dict[str, Any] = {
         "metadata": {"annotations": annotations},
         "spec": {
             **{key: runner[key] for key in _PLACEMENT if key in runner},
@@ -106,7 +93,8 @@ def _template(runner: Mapping[str, Any], option: PodOption) -> dict[str, Any]:
             "volumes": [volume],
         },
     }
-    return without_other_gpus(template, option.accelerator)
+    hide_other_gpus(template["spec"], option.accelerator)
+    return template
 
 
 def _job_container(option: PodOption) -> dict[str, Any]:
@@ -116,8 +104,8 @@ def _job_container(option: PodOption) -> dict[str, Any]:
     documentation, "Attach Handlers to Container Lifecycle Events"). If the handler fails, kubelet kills the
     container (`startContainer` in its kuberuntime_container.go), and the hooks fail the job.
     """
-    mode, accelerator, check = option.container_mode, option.accelerator, option.accelerator_check
-    resources = dict(mode.resources) if isinstance(mode, ContainerHooks) else {}
+    accelerator, check = option.accelerator, option.accelerator_check
+    resources = dict(option.hooks.resources) if option.hooks is not None else {}
     limits = dict(resources)
     found: dict[str, Any] = {
         "name": "$job",
@@ -129,16 +117,3 @@ def _job_container(option: PodOption) -> dict[str, Any]:
             command = check_command(accelerator.count, check)
             found["lifecycle"] = {"postStart": {"exec": {"command": command}}}
     return found
-
-
-def _with_env(container: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
-    added = [{"name": name, "value": value} for name, value in env.items()]
-    return {**container, "env": [*container.get("env", ()), *added]}
-
-
-def _with_file(volume: Mapping[str, Any]) -> Mapping[str, Any]:
-    if volume["name"] != API_ACCESS_VOLUME:
-        return volume
-    field = {"fieldPath": f"metadata.annotations['{TEMPLATE}']"}
-    source = {"downwardAPI": {"items": [{"path": TEMPLATE_FILE, "fieldRef": field}]}}
-    return {**volume, "projected": {"sources": [*volume["projected"]["sources"], source]}}

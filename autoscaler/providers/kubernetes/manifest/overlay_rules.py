@@ -4,10 +4,11 @@ See docs/kubernetes.md, "The overlay".
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from autoscaler.providers.kubernetes.identity.ownership import DO_NOT_DISRUPT, PREFIX
+from autoscaler.providers.kubernetes.manifest.container_modes import DIND
 from autoscaler.providers.kubernetes.manifest.fields import (
     CONTAINER_LISTS,
     elements,
@@ -25,6 +26,8 @@ _OUR_VOLUMES = {
     "api-access": "the token of the container hooks",
 }
 """Volumes that only the container `runner` may have."""
+_OF_DIND = ("dind-etc", "dind-socket")
+"""Volumes with the privileged daemon's users and its socket: a claim would share them with other pods."""
 _CREDENTIALS = frozenset({"serviceAccountToken", "podCertificate"})
 """Sources of projected volumes that prove the pod's identity."""
 _OF_THE_AGENT = ("RUNNER_AGENT_ROOT", "RUNNER_AGENT_ACCELERATORS")
@@ -78,13 +81,15 @@ def rule_problems(
     yield from _runner_problems(pod["spec"], spec)
     yield from _generated_problems(pod["spec"], spec)
     for kind in CONTAINER_LISTS:
-        yield from _accelerator_problems(pod["spec"], spec, kind)
-        yield from _sidecar_problems(pod["spec"], spec, kind)
+        generated = {one["name"]: one for one in elements(pod["spec"], kind)}
         for container in elements(spec, kind):
-            yield from _container_problems(kind, container)
-            yield from _missing_volume_problems(spec, kind, container)
-    yield from _device_problems(spec)
-    yield from _further_container_problems(pod["spec"], spec)
+            name = container.get("name")
+            path, own = f"spec.{kind}[{name}]", generated.get(name)
+            yield from _container_problems(path, own, container)
+            yield from _mount_problems(path, spec, own, container)
+            yield from _resource_problems(path, own or {}, container)
+    if any(one["name"] == DIND for one in pod["spec"]["initContainers"]):
+        yield from _host_problems(spec)
 
 
 def _metadata_problems(
@@ -119,29 +124,15 @@ def _spec_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[
 
 def _volume_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
     volumes = {one.get("name"): one for one in elements(spec, "volumes")}
-    kept = {one["name"]: one for one in elements(own, "volumes") if one["name"] in _OUR_VOLUMES}
+    names = {*_OUR_VOLUMES, *_OF_DIND}
+    kept = {one["name"]: one for one in elements(own, "volumes") if one["name"] in names}
     for name, volume in kept.items():
         if volumes.get(name) != volume:
             yield f"spec.volumes[{name}]: must stay as it is"
     for name, volume in volumes.items():
-        if name not in kept and _has_credentials(volume):
+        sources = elements(mapping(volume, "projected"), "sources")
+        if name not in kept and any(not _CREDENTIALS.isdisjoint(one) for one in sources):
             yield f"spec.volumes[{name}]: no container of a job may have the pod's token or certificate"
-
-
-def _missing_volume_problems(
-    spec: Mapping[str, Any], kind: str, container: Mapping[str, Any]
-) -> Iterator[str]:
-    """Yield the mounts of volumes that the pod does not have. /dev/shm is added after the overlay."""
-    names = {one.get("name") for one in elements(spec, "volumes")} | {VOLUME}
-    for mount in elements(container, "volumeMounts"):
-        if (name := mount.get("name")) not in names:
-            path = f"spec.{kind}[{container.get('name')}].volumeMounts[{mount.get('mountPath')}]"
-            yield f"{path}: the pod has no volume {name!r}"
-
-
-def _has_credentials(volume: Mapping[str, Any]) -> bool:
-    sources = elements(mapping(volume, "projected"), "sources")
-    return any(not _CREDENTIALS.isdisjoint(one) for one in sources)
 
 
 def _runner_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
@@ -151,22 +142,30 @@ def _runner_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterato
     if len(found) != 1:
         yield f"{path}: must be there"
         return
-    for key in (*_KEPT_OF_CONTAINERS, *(one for one in _KEPT_IF_GENERATED if one in generated)):
-        if found[0].get(key) != generated.get(key):
-            yield f"{path}.{key}: must stay as it is"
-    for variable in elements(generated, "env"):
-        if variable not in elements(found[0], "env"):
-            yield f"{path}.env[{variable['name']}]: must stay as it is"
+    kept_if_generated = [one for one in _KEPT_IF_GENERATED if one in generated]
+    yield from _kept_problems(path, generated, found[0], (*_KEPT_OF_CONTAINERS, *kept_if_generated))
     own_names = {variable["name"] for variable in elements(generated, "env")}
     names = {one.get("name") for one in elements(found[0], "env")} - own_names
     for name in _OF_THE_AGENT:
         if name in names:
             yield f"{path}.env[{name}]: is not allowed"
-    yield from _mount_problems(generated, found[0], path)
     limits = _limits(found[0])
     for resource, count in generated["resources"]["limits"].items():
         if "/" in resource and limits.get(resource) != count:
             yield f"{path}.resources.limits.{resource}: must stay {count}; change it in the SKU"
+
+
+def _kept_problems(
+    path: str, generated: Mapping[str, Any], container: Mapping[str, Any], keys: Iterable[str]
+) -> Iterator[str]:
+    """Yield the fields of these keys, and the generated variables, that the overlay changes."""
+    for key in keys:
+        if container.get(key) != generated.get(key):
+            yield f"{path}.{key}: must stay as it is"
+    variables = elements(container, "env")
+    for variable in elements(generated, "env"):
+        if variable not in variables:
+            yield f"{path}.env[{variable['name']}]: must stay as it is"
 
 
 def _generated_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
@@ -175,19 +174,41 @@ def _generated_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iter
     for generated in elements(own, "initContainers"):
         container = found.get(generated["name"], {})
         path = f"spec.initContainers[{generated['name']}]"
-        for key in _KEPT_OF_GENERATED:
-            if container.get(key) != generated.get(key):
-                yield f"{path}.{key}: must stay as it is"
+        yield from _kept_problems(path, generated, container, _KEPT_OF_GENERATED)
+        policy = generated.get("restartPolicy")
+        if policy not in (None, container.get("restartPolicy")):
+            # A sidecar that does not restart is an init container, and the agent would never start.
+            yield f"{path}.restartPolicy: must stay {policy!r}"
+        for probe in (*_PROBES, "readinessProbe"):
+            if mapping(container, probe).get("exec") != mapping(generated, probe).get("exec"):
+                yield f"{path}.{probe}.exec: must stay as it is"
         if not _is_closed(container.get("args"), generated.get("args")):
             yield f"{path}.args: must begin with dockerd and name no further address or file"
-        variables = elements(container, "env")
-        for variable in elements(generated, "env"):
-            if variable not in variables:
-                yield f"{path}.env[{variable['name']}]: must stay as it is"
-        for variable in variables:
+        for variable in elements(container, "env"):
             name = str(variable.get("name"))
             if variable not in elements(generated, "env") and name.startswith(_OF_THE_DAEMON):
                 yield f"{path}.env[{name}]: is not allowed"
+
+
+def _host_problems(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what would open a pod with the privileged daemon to its node, or make the daemon root there.
+
+    No Pod Security level refuses it: the daemon needs a namespace with `privileged`, which forbids nothing.
+    """
+    for volume in elements(spec, "volumes"):
+        if volume.get("hostPath") is not None:
+            yield f"spec.volumes[{volume.get('name')}].hostPath: is not allowed with {DIND}"
+    for kind in CONTAINER_LISTS:
+        for container in elements(spec, kind):
+            path = f"spec.{kind}[{container.get('name')}]"
+            for port in elements(container, "ports"):
+                if port.get("hostPort"):
+                    key = f"{path}.ports[{port.get('containerPort')}].hostPort"
+                    yield f"{key}: is not allowed with {DIND}"
+            context = {**mapping(spec, "securityContext"), **mapping(container, "securityContext")}
+            for key, root in (("runAsUser", 0), ("runAsNonRoot", False)):
+                if container.get("name") == DIND and context.get(key) == root:
+                    yield f"{path}.securityContext.{key}: the daemon may not be root"
 
 
 def _is_closed(args: object, generated: object) -> bool:
@@ -209,90 +230,73 @@ def _names_an_address(word: str) -> bool:
     return word.startswith(_LISTENING) or "tcp://" in word or (short and "H" in word)
 
 
-def _mount_problems(
-    generated: Mapping[str, Any], container: Mapping[str, Any], path: str
-) -> Iterator[str]:
-    """Yield what removes or covers the mount of a volume that the provider relies on."""
-    mounts = elements(container, "volumeMounts")
-    for mount in elements(generated, "volumeMounts"):
-        if mount["name"] not in _OUR_VOLUMES:
-            continue
-        folder = mount["mountPath"]
-        if mount not in mounts:
-            yield f"{path}.volumeMounts[{folder}]: must stay as it is"
-        for one in mounts:
-            where = str(one.get("mountPath"))
-            if one != mount and plain_path(where).is_relative_to(folder):
-                yield f"{path}.volumeMounts[{where}]: must not cover {folder}"
-
-
-def _accelerator_problems(
-    own: Mapping[str, Any], spec: Mapping[str, Any], kind: str
-) -> Iterator[str]:
-    """Yield accelerators that the limits and the quotas of the SKU would not count."""
-    counted = {one["name"]: _limits(one) for one in elements(own, kind)}
-    for container in elements(spec, kind):
-        name = container.get("name")
-        for resource in _limits(container):
-            if _ACCELERATOR.fullmatch(resource) and resource not in counted.get(str(name), {}):
-                path = f"spec.{kind}[{name}].resources.limits.{resource}"
-                yield f"{path}: nothing would count it; write it as the SKU's accelerator"
-
-
-def _device_problems(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield devices of init containers that end.
-
-    Kubelet, started again, allocates them anew, and kills the pod if a device is in use or its plugin has not
-    registered yet: it spares only the containers that run (kubernetes/kubernetes#138446).
-    """
-    for container in elements(spec, "initContainers"):
-        if container.get("restartPolicy") == "Always":
-            continue
-        resources = mapping(container, "resources")
-        for kind in ("limits", "requests"):
-            for resource in mapping(resources, kind):
-                if "/" in str(resource):
-                    path = (
-                        f"spec.initContainers[{container.get('name')}].resources.{kind}.{resource}"
-                    )
-                    yield f"{path}: a restart of kubelet would kill the pod; give it to {RUNNER} or a sidecar"
-
-
 def _limits(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return mapping(mapping(container, "resources"), "limits")
 
 
-def _sidecar_problems(own: Mapping[str, Any], spec: Mapping[str, Any], kind: str) -> Iterator[str]:
-    """Yield what would keep the agent from starting: a sidecar that does not restart is an init container."""
-    found = {one.get("name"): one for one in elements(spec, kind)}
-    for container in elements(own, kind):
-        policy = container.get("restartPolicy")
-        if policy is not None and found.get(container["name"], {}).get("restartPolicy") != policy:
-            yield f"spec.{kind}[{container['name']}].restartPolicy: must stay {policy!r}"
-
-
-def _further_container_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the containers that would keep the pod running after its runner was killed."""
-    names = {one["name"] for one in elements(own, "containers")}
-    for container in elements(spec, "containers"):
-        if container.get("name") not in names:
-            yield (
-                f"spec.containers[{container.get('name')}]: the pod would not end with its runner; "
-                "put it under initContainers with restartPolicy: Always"
-            )
-
-
-def _container_problems(kind: str, container: Mapping[str, Any]) -> Iterator[str]:
-    name = container.get("name")
-    path = f"spec.{kind}[{name}]"
+def _container_problems(
+    path: str, own: Mapping[str, Any] | None, container: Mapping[str, Any]
+) -> Iterator[str]:
+    if own is None and path.startswith("spec.containers"):
+        yield (
+            f"{path}: the pod would not end with its runner; "
+            "put it under initContainers with restartPolicy: Always"
+        )
     if "image" in container and not is_image_reference(container["image"]):
         yield f"{path}.image: {container['image']!r} is not an image reference: {FIX}"
     if container.get("restartPolicyRules"):
         # RestartAllContainers would end the job and run the machine again (KEP-5532, on since Kubernetes 1.36).
         yield f"{path}.restartPolicyRules: is not allowed, because a pod serves once"
-    if name == RUNNER and kind == "containers":
+
+
+def _mount_problems(
+    path: str,
+    spec: Mapping[str, Any],
+    own: Mapping[str, Any] | None,
+    container: Mapping[str, Any],
+) -> Iterator[str]:
+    """Yield mounts without a volume, and what removes, covers or repeats the mount of one of our volumes."""
+    # /dev/shm is added after the overlay.
+    names = {one.get("name") for one in elements(spec, "volumes")} | {VOLUME}
+    is_runner = path == f"spec.containers[{RUNNER}]"
+    kept = [
+        one
+        for one in elements(own or {}, "volumeMounts")
+        if is_runner and one["name"] in _OUR_VOLUMES
+    ]
+    mounts = elements(container, "volumeMounts")
+    for mount in kept:
+        if mount not in mounts:
+            yield f"{path}.volumeMounts[{mount['mountPath']}]: must stay as it is"
+    for mount in mounts:
+        name, where = str(mount.get("name")), f"{path}.volumeMounts[{mount.get('mountPath')}]"
+        if mount.get("name") not in names:
+            yield f"{where}: the pod has no volume {mount.get('name')!r}"
+        if not is_runner and name in _OUR_VOLUMES:
+            yield f"{where}: only {RUNNER} may have {_OUR_VOLUMES[name]}"
+        for one in kept:
+            folder = one["mountPath"]
+            if mount != one and plain_path(str(mount.get("mountPath"))).is_relative_to(folder):
+                yield f"{where}: must not cover {folder}"
+
+
+def _resource_problems(
+    path: str, own: Mapping[str, Any], container: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield accelerators that nothing would count, and devices of init containers that end.
+
+    Kubelet, started again, allocates those devices anew, and kills the pod if a device is in use or its plugin
+    has not registered yet: it spares only the containers that run (kubernetes/kubernetes#138446).
+    """
+    for resource in _limits(container):
+        if _ACCELERATOR.fullmatch(resource) and resource not in _limits(own):
+            key = f"{path}.resources.limits.{resource}"
+            yield f"{key}: nothing would count it; write it as the SKU's accelerator"
+    if path.startswith("spec.containers") or container.get("restartPolicy") == "Always":
         return
-    for mount in elements(container, "volumeMounts"):
-        if (what := _OUR_VOLUMES.get(str(mount.get("name")))) is not None:
-            where = f"{path}.volumeMounts[{mount.get('mountPath')}]"
-            yield f"{where}: only {RUNNER} may have {what}"
+    resources = mapping(container, "resources")
+    for kind in ("limits", "requests"):
+        for resource in mapping(resources, kind):
+            if "/" in str(resource):
+                key = f"{path}.resources.{kind}.{resource}"
+                yield f"{key}: a restart of kubelet would kill the pod; give it to {RUNNER} or a sidecar"

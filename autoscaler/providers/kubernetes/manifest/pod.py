@@ -13,19 +13,24 @@ from typing import Any
 
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import Architecture
+from autoscaler.providers.kubernetes.configuration import Toleration
 from autoscaler.providers.kubernetes.identity import ownership
 from autoscaler.providers.kubernetes.manifest.container_modes import (
     WORK_FOLDER,
     WORK_VOLUME,
     add_container_mode,
 )
-from autoscaler.providers.kubernetes.manifest.job_pods import with_template, with_template_file
+from autoscaler.providers.kubernetes.manifest.job_pods import (
+    add_template,
+    add_template_file,
+    has_template,
+)
 from autoscaler.providers.kubernetes.manifest.overlay import merged
 from autoscaler.providers.kubernetes.manifest.shared_memory import (
+    add_shared_memory,
     bytes_of_docker,
-    with_shared_memory,
 )
-from autoscaler.providers.kubernetes.manifest.visible_gpus import without_other_gpus
+from autoscaler.providers.kubernetes.manifest.visible_gpus import hide_other_gpus
 from autoscaler.providers.kubernetes.settings import RUNNER, KubernetesSettings, PodOption
 
 IDENTITY_VOLUME = "identity"
@@ -51,7 +56,7 @@ def pod_template(
 
     Raises OverlayError if the option's overlay breaks a rule.
     """
-    generated = {
+    pod: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -71,9 +76,14 @@ def pod_template(
         "spec": _spec(settings, option),
     }
     accelerator = option.runner_accelerator
-    own = with_template_file(generated, settings, option)
-    pod = with_template(merged(own, option.overlay, accelerator), option)
-    return without_other_gpus(with_shared_memory(pod, option.shared_memory), accelerator)
+    if has_template(option):
+        add_template_file(pod["spec"], settings, option)
+    pod = merged(pod, option.overlay, accelerator)
+    if has_template(option):
+        add_template(pod, option)
+    add_shared_memory(pod["spec"], option.shared_memory)
+    hide_other_gpus(pod["spec"], accelerator)
+    return pod
 
 
 def named_pod(template: Mapping[str, Any], name: str, slot: int) -> dict[str, Any]:
@@ -124,7 +134,7 @@ def _spec(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
         plain = {name: amount for name, amount in option.resources.items() if "/" not in name}
         resources = {"requests": plain, "limits": plain}
         shared = bytes_of_docker(option)
-        spec = add_container_mode(spec, option.container_mode, option.image, resources, shared)
+        add_container_mode(spec, option, resources, shared)
     return spec
 
 
@@ -180,8 +190,17 @@ def tolerations(option: PodOption) -> list[dict[str, Any]]:
 
     Kubernetes documentation, "Taints and Tolerations": nodes with special hardware.
     """
-    found = [dict(one) for one in option.tolerations]
+    found = [_toleration(one) for one in option.tolerations]
     if option.accelerator is not None:
         key = option.accelerator.resource
         found.append({"key": key, "operator": "Exists", "effect": "NoSchedule"})
     return found
+
+
+def _toleration(found: Toleration) -> dict[str, str]:
+    toleration = {"key": found.key, "operator": "Exists"}
+    if found.value is not None:
+        toleration |= {"operator": "Equal", "value": found.value}
+    if found.effect is not None:
+        toleration["effect"] = found.effect.value
+    return toleration

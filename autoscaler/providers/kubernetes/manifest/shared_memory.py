@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from autoscaler.providers.kubernetes.manifest.container_modes import DIND, SIZE_OF_DOCKER
 from autoscaler.providers.kubernetes.manifest.fields import elements, mapping, plain_path
-from autoscaler.providers.kubernetes.settings import RUNNER, DockerInDocker, PodOption
-from autoscaler.providers.kubernetes.values.quantities import quantity
+from autoscaler.providers.kubernetes.settings import RUNNER, PodOption
+from autoscaler.providers.kubernetes.values.quantities import bytes_of, quantity
 
 VOLUME = "shared-memory"
 FOLDER = "/dev/shm"  # noqa: S108 - the shared memory of POSIX, shm_overview(7)
@@ -40,23 +40,12 @@ class TooLarge(NamedTuple):
     memory: str
 
 
-def bytes_of(shared_memory: str | None, memory: object) -> int | None:
-    """Return the size in bytes: as configured, or half of a memory limit, or None without either."""
-    if shared_memory is not None:
-        return int(quantity(shared_memory))
-    with contextlib.suppress(ValueError):
-        # A limit of 0 is none.
-        return int(quantity(memory)) // 2 or None
-    return None
-
-
 def bytes_of_docker(option: PodOption) -> int | None:
     """Return the size in the containers of the Docker daemon, or None for Docker's default.
 
     A daemon without a memory limit may use as much as its node has: then the runner's limit counts.
     """
-    mode = option.container_mode
-    own = mode.resources if isinstance(mode, DockerInDocker) else {}
+    own = option.dind.resources if option.dind is not None else {}
     return bytes_of(option.shared_memory, own.get("memory", option.resources.get("memory")))
 
 
@@ -67,22 +56,18 @@ def memory_volume(shared_memory: str | None, memory: object) -> dict[str, Any]:
     return {"name": VOLUME, "emptyDir": source}
 
 
-def with_shared_memory(pod: Mapping[str, Any], shared_memory: str | None) -> dict[str, Any]:
-    """Return a pod with /dev/shm in its runner, unless an overlay mounted something there.
+def add_shared_memory(spec: Mapping[str, Any], shared_memory: str | None) -> None:
+    """Give the runner of a pod a /dev/shm, unless an overlay mounted something there.
 
     `shared_memory` is the configured size, as a quantity (None: half of the memory limit).
     """
-    spec = pod["spec"]
     runner = _runner(spec)
     if any(_mounts(runner)):
-        return dict(pod)
+        return
     mount = {"name": VOLUME, "mountPath": FOLDER}
-    mounting = {**runner, "volumeMounts": [*elements(runner, "volumeMounts"), mount]}
-    containers = [mounting if one is runner else one for one in spec["containers"]]
-    volumes = list(spec["volumes"])
-    if all(one.get("name") != VOLUME for one in volumes):
-        volumes.append(memory_volume(shared_memory, _memory(spec, runner)))
-    return {**pod, "spec": {**spec, "containers": containers, "volumes": volumes}}
+    runner["volumeMounts"] = [*elements(runner, "volumeMounts"), mount]
+    if all(one.get("name") != VOLUME for one in spec["volumes"]):
+        spec["volumes"].append(memory_volume(shared_memory, _memory(spec, runner)))
 
 
 def too_large(pod: Mapping[str, Any]) -> Iterator[TooLarge]:
@@ -101,8 +86,10 @@ def too_large(pod: Mapping[str, Any]) -> Iterator[TooLarge]:
                 yield TooLarge(DIND, None, _written(int(size)), str(memory))
 
 
-def _runner(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next(one for one in elements(spec, "containers") if one.get("name") == RUNNER)
+def _runner(spec: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any]
+    [found] = [one for one in spec["containers"] if one["name"] == RUNNER]
+    return found
 
 
 def _mounts(container: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

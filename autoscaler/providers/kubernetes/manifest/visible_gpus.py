@@ -26,15 +26,15 @@ _NVIDIA = re.compile(r"nvidia\.com/(gpu|mig-).*")
 _AMD = "amd.com/"
 
 
-def without_other_gpus(pod: Mapping[str, Any], accelerator: Accelerator | None) -> dict[str, Any]:
-    """Return a pod whose containers see only the NVIDIA GPUs that they request."""
-    spec = pod["spec"]
-    changed = {
-        kind: [_hidden(one, accelerator) for one in spec[kind]]
-        for kind in CONTAINER_LISTS
-        if kind in spec
-    }
-    return {**pod, "spec": {**spec, **changed}}
+def hide_other_gpus(spec: Mapping[str, Any], accelerator: Accelerator | None) -> None:
+    """Let the containers of a pod see only the NVIDIA GPUs that they request."""
+    for kind in CONTAINER_LISTS:
+        for container in spec.get(kind, ()):
+            env = elements(container, "env")
+            is_set = any(one.get("name") == VARIABLE for one in env)
+            if not is_set and not _requests_gpus(container, accelerator):
+                # A variable of `env` has precedence over those of `envFrom`, and over those of the image.
+                container["env"] = [*env, {"name": VARIABLE, "value": _VOID}]
 
 
 def visible_gpu_problems(pod: Mapping[str, Any], accelerator: Accelerator | None) -> Iterator[str]:
@@ -47,14 +47,6 @@ def visible_gpu_problems(pod: Mapping[str, Any], accelerator: Accelerator | None
                 yield f"{key}: the device plugin sets it; remove it"
             elif any(one.get("valueFrom") or one.get("value") not in _NO_GPU for one in found):
                 yield f"{key}: the container requests no GPU; write {_VOID}, or remove it"
-
-
-def _hidden(container: Mapping[str, Any], accelerator: Accelerator | None) -> Mapping[str, Any]:
-    env = elements(container, "env")
-    if _requests_gpus(container, accelerator) or any(one.get("name") == VARIABLE for one in env):
-        return container
-    # A variable of `env` has precedence over those of `envFrom`, and over those of the image.
-    return {**container, "env": [*env, {"name": VARIABLE, "value": _VOID}]}
 
 
 def _requests_gpus(container: Mapping[str, Any], accelerator: Accelerator | None) -> bool:

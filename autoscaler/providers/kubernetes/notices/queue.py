@@ -9,20 +9,21 @@ removal alone: a watch with a label selector also reports a pod as deleted that 
 documentation, "API Concepts"). So a pod that was removed before its end is read again.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from autoscaler.controller.ports.capabilities import Message, Notice
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.provider import ProviderError, provider_errors
+from autoscaler.controller.ports.provider import provider_errors
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
 from autoscaler.model.machines.interruptions import NoticeKind
-from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.server import ApiServer
-from autoscaler.providers.kubernetes.identity.ownership import identity_of
+from autoscaler.providers.kubernetes.identity import ownership
+from autoscaler.providers.kubernetes.identity.ownership import metadata_of
 from autoscaler.providers.kubernetes.listing.ends import is_disruption_revoked
 from autoscaler.providers.kubernetes.listing.machines import (
     disruption_notice,
@@ -31,17 +32,112 @@ from autoscaler.providers.kubernetes.listing.machines import (
     pod_notice,
     removed_machine,
 )
+from autoscaler.providers.kubernetes.listing.pods import read_pod
 from autoscaler.providers.kubernetes.listing.statuses import pod_state
-from autoscaler.providers.kubernetes.notices.background import Background
-from autoscaler.providers.kubernetes.notices.observed_api import ObservedApi
 from autoscaler.providers.kubernetes.notices.watch import Change, PodWatch
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
+
+MOST_WAITING = 5000
+"""Maximum number of items that `take` has not returned yet. Reading stops until it returns some."""
+
+T = TypeVar("T")
+
+
+class Background(Generic[T]):
+    """An iterator that is read continuously, from the first `take` on."""
+
+    def __init__(self, iterate: Callable[[], AsyncGenerator[T, None]]) -> None:
+        self._iterate = iterate
+        self._items: asyncio.Queue[T] = asyncio.Queue(MOST_WAITING)
+        self._arrived = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def take(self, most: int, wait: Seconds) -> list[T]:
+        """Return up to `most` items; wait up to `wait` seconds (real time) for the first.
+
+        If the iterator failed, raises its error after all earlier items were returned. The next call starts
+        the iterator again.
+        """
+        if self._task is None:
+            self._task = asyncio.create_task(self._read())
+        if self._items.empty():
+            await self._wait(self._task, wait)
+        found: list[T] = []
+        while len(found) < most and not self._items.empty():
+            found.append(self._items.get_nowait())
+        if not found and self._task.done():
+            task, self._task = self._task, None
+            await task
+        return found
+
+    def put(self, item: T) -> None:
+        """Add an item that did not come from the iterator. Drops it if too many wait."""
+        if not self._items.full():
+            self._items.put_nowait(item)
+            self._arrived.set()
+
+    async def close(self) -> None:
+        """End the task. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            # An error of the iterator does not matter any more. A cancellation of the caller does.
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _wait(self, task: asyncio.Task[None], wait: Seconds) -> None:
+        self._arrived.clear()
+        arrival = asyncio.create_task(self._arrived.wait())
+        try:
+            await asyncio.wait({arrival, task}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            arrival.cancel()
+
+    async def _read(self) -> None:
+        async with aclosing(self._iterate()) as items:
+            async for item in items:
+                await self._items.put(item)
+                self._arrived.set()
+
 
 AT_ONCE = 10
 """Messages of one `receive`."""
 
 MOST_REMOVED = 5000
 """Ended or removed pods that are remembered, the last ones. Others are missing in two complete lists."""
+
+
+class ObservedApi:
+    """Implements `ApiServer`. Calls `see` with each pod of the fleet in an answer, such as a page of a list."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        settings: KubernetesSettings,
+        see: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        self._api, self._settings, self._see = api, settings, see
+        self.text, self.lines, self.close = api.text, api.lines, api.close
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the JSON of the answer to one request (see `ApiServer`)."""
+        answer = await self._api.request(method, path, query, body)
+        shown = answer if isinstance(answer, Mapping) else {}
+        for found in shown.get("items") or (shown,):
+            if self._is_pod_of_fleet(found):
+                self._see(found)
+        return answer
+
+    def _is_pod_of_fleet(self, found: Mapping[str, Any]) -> bool:
+        """Return True for a pod with its status. The answer to its creation has the metadata alone."""
+        if metadata_of(found, "labels").get(ownership.FLEET) != self._settings.fleet:
+            return False
+        return found["metadata"].get("namespace") == self._settings.namespace and "status" in found
 
 
 @provider_errors
@@ -75,7 +171,7 @@ class PodNotices:
         """Return these pods as the API server shows them now (see `NoticeQueue`)."""
         found = []
         for machine in machines:
-            pod = await self._pod(machine)
+            pod = await read_pod(self.api, self._settings.namespace, machine)
             if pod is not None:
                 found.append(listed_machine(self._settings, pod))
             elif machine in self._removed:
@@ -85,18 +181,6 @@ class PodNotices:
     async def close(self) -> None:
         """End the watch. Idempotent."""
         await self._background.close()
-
-    async def _pod(self, machine: ProviderMachineId) -> Mapping[str, Any] | None:
-        known = identity_of(machine)
-        if known is None:
-            return None
-        try:
-            pod = await self.api.request("GET", paths.pod(self._settings.namespace, known.name))
-        except ProviderError as error:
-            if error.code == "NotFound":
-                return None
-            raise
-        return pod if identity(pod) == known else None
 
     def _see(self, pod: Mapping[str, Any]) -> None:
         """Pass on what an answer shows of a pod, if it is new. An older answer may come after the removal."""

@@ -3,8 +3,12 @@
 Source: Kubernetes API reference, "Quantity".
 """
 
+import contextlib
+import math
 import re
+from collections.abc import Mapping
 from decimal import Decimal, DecimalException
+from typing import Any
 
 _FORM = re.compile(r"[+-]?[0-9.]++[eEinumkKMGTP]*+[-+]?[0-9]*+")
 """What the API server reads (apimachinery, `pkg/api/resource/quantity.go`). It ignores spaces around it."""
@@ -39,3 +43,27 @@ def quantity(text: object) -> Decimal:
     if not found.is_finite() or found < 0:
         raise ValueError(f"{words!r} is not a quantity of a resource")
     return found
+
+
+def bytes_of(shared_memory: str | None, memory: object) -> int | None:
+    """Return the bytes of /dev/shm: as configured, or half of a memory limit, or None without either."""
+    if shared_memory is not None:
+        return int(quantity(shared_memory))
+    with contextlib.suppress(ValueError):
+        # A limit of 0 is none.
+        return int(quantity(memory)) // 2 or None
+    return None
+
+
+def units(value: object) -> int:
+    """Return the whole units of a quantity, or 0 if the value is none."""
+    try:
+        return math.floor(quantity(value))
+    except ValueError:
+        return 0
+
+
+def devices(container: Mapping[str, Any]) -> dict[str, int]:
+    """Return the extended resources in the limits of a container, such as `nvidia.com/gpu`, by name."""
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return {name: units(value) for name, value in limits.items() if "/" in name}

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs.demand import DemandClass
-from autoscaler.planner.classes import Classes, Covering, classes_of, order_of
-from autoscaler.planner.flow import Flow
-from autoscaler.planner.shares import MatchingOrder, Shares
+from autoscaler.planner.matching.classes import Classes, Covering, classes_of, order_of
+from autoscaler.planner.matching.flow import Flow
+from autoscaler.planner.matching.shares import MatchingOrder, Shares
 
 READY_MINIMUM = "ready minimum"  # not a valid scope: scopes begin with org: or repo:
 

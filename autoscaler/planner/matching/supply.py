@@ -15,7 +15,7 @@ from autoscaler.model.machines.machine import (
     TerminationReason,
 )
 from autoscaler.model.plan import DeregisterRunner
-from autoscaler.planner.matching import Supply, SupplyKind, pool_of
+from autoscaler.planner.matching.maximum import Supply, SupplyKind, pool_of
 
 
 @dataclass(slots=True)
