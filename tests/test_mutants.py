@@ -247,7 +247,11 @@ def test_every_listed_survivor_has_a_reason() -> None:
 
 def test_a_function_that_does_not_exist_is_reported() -> None:
     assert lines_of("planner.matching.shares.Shares.take")
-    for function in ("planner.matching.shares.Shares.gone", "planner.gone.take", "gone.shares.take"):
+    for function in (
+        "planner.matching.shares.Shares.gone",
+        "planner.gone.take",
+        "gone.shares.take",
+    ):
         with pytest.raises(LookupError):
             lines_of(function)
 
