@@ -272,12 +272,12 @@ def _import(
 def _hardware_of(instance_type: str, os: "OperatingSystem") -> "Hardware":
     """Return what is known of an instance type. Raises ValueError if it is unknown or has no price."""
     from autoscaler.config.importing.runner_keys import Hardware
-    from autoscaler.images.recipe_images import recipe_image
+    from autoscaler.images.baking import recipe_image
     from autoscaler.providers.ec2.instance_types import instance_type as find
 
     found = find(instance_type)
     found.dollars_per_hour(os)
-    return Hardware(found.arch, recipe_image(found.gpu_name, os, found.arch))
+    return Hardware(found.arch, recipe_image(found.gpu_maker, os, found.arch))
 
 
 def _write_new(output: Path, text: str) -> None:

@@ -42,9 +42,8 @@ class _Opened(Ec2Provider):
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         """Return the offerings in all zones, at the table's prices."""
         known = self._settings.skus[sku]
-        keys = known.options[option]
-        wanted = keys.instance_types or (), keys.capacity, known.keys.os
-        return price_offerings(self.name, ZONES, {}, wanted, self.prices.listed())
+        wanted, os = known.options[option], known.keys.os
+        return price_offerings(self.name, ZONES, {}, wanted, os, self.prices.listed())
 
 
 def text() -> str:

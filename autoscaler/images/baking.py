@@ -86,6 +86,23 @@ TEMPLATE_VALUES = MappingProxyType(
 """The keys in versions.yaml of a template's variables, by the variable's name."""
 
 
+def recipe_image(gpu_maker: str, os: OperatingSystem, arch: Architecture) -> str:
+    """Return the newest image of the recipe that fits a machine, as `name|owner`.
+
+    `gpu_maker` is that of the machine's GPU in the table of instance types. No recipe has a driver for Gaudi,
+    nor one for GPUs of AMD on Windows: these types get the image without a driver. docs/images.md names the
+    GPUs of NVIDIA that need another image.
+    """
+    windows = os is OperatingSystem.WINDOWS
+    if gpu_maker == AcceleratorVendor.NVIDIA:
+        recipe = f"{os}-gpu"
+    elif gpu_maker == AcceleratorVendor.AMD and not windows:
+        recipe = "linux-rocm"
+    else:
+        recipe = "windows" if windows else "linux-cpu"
+    return f"autoscaler/{recipe}-{arch}-*|self"
+
+
 def find_recipe(name: str, architecture: Architecture, root: Path) -> MachineRecipe:
     """Return a recipe. Raises BuildError for an unknown recipe or architecture, and a wrong folder."""
     found = MACHINE_RECIPES.get(name)

@@ -4,12 +4,13 @@ import os
 import platform as host
 import signal
 import subprocess
+from collections.abc import Sequence
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Never
 
 from autoscaler.images.load import VersionsFile
-from autoscaler.images.recipes import RECIPES, Build
+from autoscaler.images.recipes import BILL_OF_MATERIALS, RECIPES, Engine
 from autoscaler.images.values import read_values
 
 
@@ -17,16 +18,19 @@ class BuildError(Exception):
     """A build cannot start. The text says why, and what to do."""
 
 
-def prepare(
+def build_command(
+    engine: Engine,
     file: VersionsFile,
     name: str,
     root: Path,
     platform: str | None = None,
-    tags: tuple[str, ...] = (),
-    further: tuple[str, ...] = (),
-) -> Build:
-    """Return the build of an image. `platform`: default that of this machine, if the image has it.
+    tags: Sequence[str] = (),
+    further: Sequence[str] = (),
+) -> list[str]:
+    """Return the command that builds an image. All three engines have the same options for this.
 
+    `root` is the root of the repository. `platform`: default that of this machine, if the image has it. `tags`:
+    default the image's own name and version. `further` are further options of the engine.
     Raises BuildError for an unknown image or platform and a folder that is not the repository, and
     ConfigurationError if a value of versions.yaml is null.
     """
@@ -43,9 +47,32 @@ def prepare(
     keys = recipe.keys(chosen)
     if recipe.version is not None:
         keys["version"] = recipe.version
-    values = read_values(file, keys)
-    version = values.pop("version", None) or installed("gpu-runner-autoscaler")
-    return Build(recipe, chosen, values, version, revision(root), tags, further)
+    arguments = read_values(file, keys)
+    version = arguments.pop("version", None) or installed("gpu-runner-autoscaler")
+    labels = _labels(recipe.image, version, arguments["BASE"], revision(root))
+    if chosen.startswith("linux/"):
+        labels["gpu-runner-autoscaler/sbom"] = BILL_OF_MATERIALS
+    options = {
+        "--platform": [chosen],
+        "--file": [f"{root}/{recipe.dockerfile}"],
+        "--build-arg": [f"{name}={value}" for name, value in arguments.items()],
+        "--label": [f"{name}={value}" for name, value in labels.items()],
+        "--tag": tags or [f"{recipe.image}:{version}"],
+    }
+    words = [word for option, values in options.items() for one in values for word in (option, one)]
+    return [engine.value, "build", *words, *further, str(root)]
+
+
+def _labels(image: str, version: str, base: str, commit: str | None) -> dict[str, str]:
+    """Return the labels that say what an image was built from.
+
+    Source: OCI image specification, annotations.md, "Pre-Defined Annotation Keys".
+    """
+    name, _, digest = base.partition("@")
+    named = {"title": image, "version": version, "base.name": name, "base.digest": digest}
+    if commit is not None:
+        named["revision"] = commit
+    return {f"org.opencontainers.image.{key}": value for key, value in named.items()}
 
 
 def revision(root: Path) -> str | None:

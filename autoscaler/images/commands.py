@@ -127,15 +127,13 @@ def build(
     """
     import shlex
 
-    from autoscaler.images.building import prepare, run
+    from autoscaler.images.building import build_command, run
     from autoscaler.images.load import load_versions
-    from autoscaler.images.recipes import build_command
 
     with usage_errors():
-        prepared = prepare(
-            load_versions(file), name, root, platform, tuple(tag or ()), tuple(further or ())
+        command = build_command(
+            engine, load_versions(file), name, root, platform, tag or (), further or ()
         )
-        command = build_command(engine, prepared, str(root))
         if show:
             typer.echo(shlex.join(command))
             return

@@ -174,3 +174,13 @@ class Versions(Section):
 def numbers(version: str) -> tuple[int, ...]:
     """Return a version's numbers, for comparisons."""
     return tuple(map(int, version.split(".")))
+
+
+def children(value: object) -> dict[str, object]:
+    """Return what the file says below a section or mapping, by key; nothing for another value."""
+    if isinstance(value, Section):
+        names = (name for name in type(value).model_fields if name in value.model_fields_set)
+        return {name: getattr(value, name) for name in names}
+    if isinstance(value, Mapping):
+        return {str(key): inner for key, inner in value.items()}
+    return {}

@@ -1,12 +1,11 @@
 """Finds what is missing in versions.yaml, and what gets too old. Pure: the day is an argument."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 
 from autoscaler.config.problems import KeyPath
-from autoscaler.config.settings.shapes import Section
-from autoscaler.images.entries import EndOfLife, File, Read, Runner, Versions, numbers
+from autoscaler.images.entries import EndOfLife, File, Read, Runner, Versions, children, numbers
 
 OLDEST_RUNNER = "2.329.0"
 """The oldest runner that GitHub registers (github.blog, changelog of 2026-02-05 and 2026-06-12)."""
@@ -58,30 +57,18 @@ def missing_base_images(
                 yield Finding(("machine_images", entry, "names", architecture.value), what, fix)
 
 
-def nulls(section: Section, path: KeyPath = (), source: str = "") -> Iterator[Finding]:
+def nulls(value: object, path: KeyPath = (), source: str = "") -> Iterator[Finding]:
     """Find each explicit null. `source` is the page of the section around it."""
-    if isinstance(section, Read | EndOfLife):
-        source = section.source
-    if isinstance(section, File) and section.url is not None:
-        source = section.url
-    for key, value in _values(section):
-        if value is None:
+    if isinstance(value, Read | EndOfLife):
+        source = value.source
+    if isinstance(value, File) and value.url is not None:
+        source = value.url
+    for key, inner in children(value).items():
+        if inner is None:
             what = "is null: it was not read yet, and no build may use it"
-            yield Finding((*path, *key), what, f"read it at {source}, and write it here")
-        elif isinstance(value, Section):
-            yield from nulls(value, (*path, *key), source)
-
-
-def _values(section: Section) -> Iterator[tuple[KeyPath, object]]:
-    """Return the path and value of what the file says in a section, also inside its mappings."""
-    for name in type(section).model_fields:
-        if name not in section.model_fields_set:
-            continue
-        value = getattr(section, name)
-        if isinstance(value, Mapping):
-            yield from (((name, str(key)), inner) for key, inner in value.items())
+            yield Finding((*path, key), what, f"read it at {source}, and write it here")
         else:
-            yield (name,), value
+            yield from nulls(inner, (*path, key), source)
 
 
 def _runner(runner: Runner, today: date, end: date | None) -> Iterator[Finding]:
@@ -119,12 +106,11 @@ def _runner(runner: Runner, today: date, end: date | None) -> Iterator[Finding]:
     yield Finding(("runner", "newest_on"), what, fix, warning=True)
 
 
-def _ends(section: Section, path: KeyPath, today: date) -> Iterator[Finding]:
-    for key, value in _values(section):
-        if isinstance(value, EndOfLife):
-            yield from _end(value, (*path, *key, "date"), today)
-        elif isinstance(value, Section):
-            yield from _ends(value, (*path, *key), today)
+def _ends(value: object, path: KeyPath, today: date) -> Iterator[Finding]:
+    if isinstance(value, EndOfLife):
+        yield from _end(value, (*path, "date"), today)
+    for key, inner in children(value).items():
+        yield from _ends(inner, (*path, key), today)
 
 
 def _end(end: EndOfLife, path: KeyPath, today: date) -> Iterator[Finding]:

@@ -4,8 +4,7 @@ import datetime
 from collections.abc import Mapping
 
 from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, dotted, listed, nearest
-from autoscaler.config.settings.shapes import Section
-from autoscaler.images.entries import ContainerImage
+from autoscaler.images.entries import ContainerImage, children
 from autoscaler.images.findings import nulls
 from autoscaler.images.load import VersionsFile
 
@@ -35,7 +34,7 @@ def _value(file: VersionsFile, path: KeyPath) -> str | Problem:
     """Return the text of one value, or why it cannot be used."""
     value: object = file.versions
     for depth, part in enumerate(path):
-        known = _children(value)
+        known = children(value)
         if part not in known:
             meant = nearest(str(part), known)
             fix = f"did you mean {meant}?" if meant else f"name one of {listed(list(known))}"
@@ -50,15 +49,5 @@ def _value(file: VersionsFile, path: KeyPath) -> str | Problem:
         return file.document.problem(path, null.what, null.fix)
     if isinstance(value, str | datetime.date):
         return str(value)
-    fix = f"name one of its keys: {listed(list(_children(value)))}"
+    fix = f"name one of its keys: {listed(list(children(value)))}"
     return file.document.problem(path, "is not a single value", fix)
-
-
-def _children(value: object) -> dict[str, object]:
-    """Return what the file says below a section or mapping, by key."""
-    if isinstance(value, Section):
-        names = (name for name in type(value).model_fields if name in value.model_fields_set)
-        return {name: getattr(value, name) for name in names}
-    if isinstance(value, Mapping):
-        return {str(key): inner for key, inner in value.items()}
-    return {}

@@ -1,9 +1,9 @@
 """Each key of fleet.yaml is used: an accepted key without effect could promise protection that does not exist.
 
-The modules below convert sections into the settings of the other rooms. A key counts as used if they read its
-field. A name that several sections share, such as `image`, is read from at least as many expressions. In a
-second step, the other modules read each field that the conversion fills. Modules that only check or summarise
-the file do not count.
+The modules below convert sections into the settings of the other rooms, or use a section as it is. A key counts
+as used if they read its field. A name that several sections share, such as `image`, is read from at least as
+many expressions. In a second step, the other modules read each field that the conversion fills. Modules that
+only check or summarise the file do not count.
 """
 
 import ast
@@ -28,9 +28,10 @@ CONVERTERS = (
     "config/credentials.py",
     "config/load.py",
     "operator_commands/client.py",
-    "providers/*/configuration.py",
-    "providers/*/factory.py",
-    "providers/*/translation.py",
+    "providers/*/*.py",
+    "providers/ec2/launching/*.py",
+    "providers/ec2/notices/*.py",
+    "providers/kubernetes/manifest/*.py",
 )
 CONVERTED = (
     "github/settings.py",

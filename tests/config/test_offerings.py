@@ -2,25 +2,11 @@
 
 import pytest
 
-from autoscaler.model.catalogue import Architecture, OperatingSystem
-from autoscaler.providers.ec2.checks.offerings import Place, offering_problems, validate_offerings
+from autoscaler.config.problems import listed
+from autoscaler.providers.ec2.checks.offerings import offering_problems
 from autoscaler.providers.ec2.configuration import Ec2Section
+from autoscaler.providers.ec2.instance_types import quota_names
 from tests.config.fleet_file import Folder, changed, on_ec2
-
-KNOWN = {"g5.xlarge": Architecture.X64, "m7g.large": Architecture.ARM64}
-
-
-def refusal(
-    instance_type: str, os: OperatingSystem, arch: Architecture | None, place: Place
-) -> tuple[str, str] | None:
-    """A provider kind that knows two types, and accepts the operator's price for any other."""
-    if instance_type in place.prices:
-        return None
-    if instance_type not in KNOWN:
-        return f"{instance_type} has no price on {os}", "give one"
-    if KNOWN[instance_type] is arch:
-        return None
-    return f"{instance_type} is not {arch}", "change arch"
 
 
 @pytest.mark.case(
@@ -30,13 +16,23 @@ def refusal(
 )
 def test_unknown_instance_types_are_refused(folder: Folder) -> None:
     text = changed(
-        ("[g5.xlarge]", "\n      [g5.xlarge,\n       g9.xlarge,\n       m7g.large, g8.own]"),
-        ("[sg-0a]}", "[sg-0a], prices: {g8.own: 2}}"),
+        ("[g5.xlarge]", "\n      [g5.xlarge,\n       zz9.own,\n       m7g.large]"),
+        ("[sg-0a]}", "[sg-0a], prices: {zz9.own: 2}}"),
     )
-    problems = validate_offerings(folder.load(text), refusal, ["P"])
+    problems = offering_problems(folder.load(text))
     assert [(problem.line, problem.key, problem.what, problem.fix) for problem in problems] == [
-        (17, "skus.gpu.on[0].instance_types[1]", "g9.xlarge has no price on linux", "give one"),
-        (18, "skus.gpu.on[0].instance_types[2]", "m7g.large is not x64", "change arch"),
+        (
+            17,
+            "skus.gpu.on[0].instance_types[1]",
+            "instance type zz9.own is not known",
+            "use another instance type",
+        ),
+        (
+            18,
+            "skus.gpu.on[0].instance_types[2]",
+            "m7g.large is arm64, the SKU is x64",
+            "write arch: arm64 in the SKU, or name another type",
+        ),
     ]
 
 
@@ -120,20 +116,18 @@ def test_one_adapter_beside_an_ordinary_interface_leaves_no_public_address(
 
 
 def test_quotas_of_unknown_families_are_refused(folder: Folder) -> None:
-    text = changed(("[sg-0a]}", "[sg-0a], quotas: {Standrad: 1, spot/Q: 2, on-demand/P: 3}}"))
-    problems = validate_offerings(folder.load(text), refusal, ["Standard", "P"])
-    assert [(problem.key, problem.fix) for problem in problems] == [
-        ('providers.east.ec2.quotas."spot/Q"', "write P or Standard"),
-        ("providers.east.ec2.quotas.Standrad", "did you mean Standard?"),
-    ]
+    text = changed(("[sg-0a]}", "[sg-0a], quotas: {Standrad: 1, spot/Qqqqqq: 2, on-demand/P: 3}}"))
+    first, second = offering_problems(folder.load(text))
+    assert first.key == 'providers.east.ec2.quotas."spot/Qqqqqq"'
+    assert first.fix == f"write {listed(sorted(quota_names()))}"
+    assert second.key == "providers.east.ec2.quotas.Standrad"
+    assert second.fix == "did you mean Standard?"
 
 
 def test_request_buckets_of_unknown_apis_are_refused(folder: Folder) -> None:
     bucket = "{burst: 1, per_second: 1}"
     text = changed(("[sg-0a]}", f"[sg-0a], request_buckets: {{CreateFlet: {bucket}}}}}"))
-    problems = validate_offerings(
-        folder.load(text), refusal, ["P"], {"request_buckets": ["CreateFleet"]}
-    )
+    problems = offering_problems(folder.load(text))
     assert [(problem.key, problem.fix) for problem in problems] == [
         ("providers.east.ec2.request_buckets.CreateFlet", "did you mean CreateFleet?")
     ]
@@ -144,7 +138,7 @@ def test_kubernetes_offerings_need_no_ec2_request(folder: Folder) -> None:
         ("    ec2: {", "    kubernetes: {context: c, namespace: n}\n  other:\n    ec2: {")
     )
     text = text.replace("instance_types: [g5.xlarge]", "pod: {image: i}")
-    assert validate_offerings(folder.load(text), refusal, ["P"]) == ()
+    assert offering_problems(folder.load(text)) == ()
 
 
 def gpu_problems(

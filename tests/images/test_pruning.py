@@ -4,15 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from autoscaler.providers.ec2.images.account import ImageEc2Error
 from autoscaler.providers.ec2.images.pruning import (
-    Deletions,
+    AwsPruning,
     Found,
     MadeImage,
     MadeSnapshot,
     choose,
     delete_all,
 )
-from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 CPU, ARM = ("linux-cpu", "x86_64"), ("linux-cpu", "arm64")
@@ -28,7 +28,7 @@ def made(
 
 def chosen(*images: MadeImage, in_use: frozenset[str] = frozenset(), keep: int = 1) -> list[str]:
     found = Found(images, (), in_use)
-    return [one.id for one in choose(found, NOW, keep, timedelta(days=14)).images]
+    return [one.id for one in choose(found, NOW, keep, timedelta(days=14))]
 
 
 def test_the_newest_published_images_of_each_recipe_and_architecture_stay() -> None:
@@ -59,27 +59,27 @@ def test_an_old_snapshot_without_an_image_is_deleted_too() -> None:
         MadeSnapshot("s-3", young),
     )
     found = Found((made(1, 20),), snapshots, frozenset())
-    left = choose(found, NOW, 1, timedelta(days=14)).snapshots
+    left = choose(found, NOW, 1, timedelta(days=14))
     assert [one.id for one in left] == ["snap-2"]
 
 
-class Protected:
+class Protected(AwsPruning):
     """EC2 with one image that it does not deregister, and two snapshots that it keeps."""
 
-    def find(self) -> Found:
-        return Found((), (), frozenset())
+    def __init__(self) -> None:
+        super().__init__("us-east-1", "ours")
 
     def delete_image(self, image: MadeImage) -> tuple[str, ...]:
         if image.id == "ami-1":
             raise ImageEc2Error("DeregisterImage: OperationNotPermitted")
         return image.snapshots if image.id == "ami-3" else ()
 
-    def delete_snapshot(self, snapshot: MadeSnapshot) -> bool:
-        return snapshot.id != "snap-8"
+    def delete_snapshot(self, snapshot: str) -> bool:
+        return snapshot != "snap-8"
 
 
 def test_snapshots_that_ec2_keeps_are_not_reported_as_deleted() -> None:
-    deletions = Deletions((made(3, 50),), (MadeSnapshot("snap-8", NOW),))
+    deletions = (made(3, 50), MadeSnapshot("snap-8", NOW))
     said: list[str] = []
     delete_all(Protected(), deletions, said.append)
     assert said == [
@@ -90,7 +90,7 @@ def test_snapshots_that_ec2_keeps_are_not_reported_as_deleted() -> None:
 
 
 def test_an_image_that_ec2_keeps_does_not_keep_the_others() -> None:
-    deletions = Deletions((made(1, 50), made(2, 40)), (MadeSnapshot("snap-9", NOW),))
+    deletions = (made(1, 50), made(2, 40), MadeSnapshot("snap-9", NOW))
     said: list[str] = []
     with pytest.raises(ImageEc2Error, match=r"^ami-1: DeregisterImage: OperationNotPermitted$"):
         delete_all(Protected(), deletions, said.append)

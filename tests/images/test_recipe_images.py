@@ -2,8 +2,7 @@
 
 import pytest
 
-from autoscaler.images.baking import MACHINE_RECIPES
-from autoscaler.images.recipe_images import AMD, NVIDIA, WITHOUT_DRIVER, recipe_image
+from autoscaler.images.baking import MACHINE_RECIPES, recipe_image
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.instance_types import instance_type, instance_types
 
@@ -26,11 +25,18 @@ LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS
 )
 def test_types_get_the_image_of_a_recipe(name: str, os: OperatingSystem, image: str) -> None:
     found = instance_type(name)
-    assert recipe_image(found.gpu_name, os, found.arch) == image
+    assert recipe_image(found.gpu_maker, os, found.arch) == image
 
 
 def test_the_driver_of_each_gpu_in_the_table_is_known() -> None:
-    assert {one.gpu_name for one in instance_types().values()} == NVIDIA | AMD | WITHOUT_DRIVER
+    """NVIDIA's have a driver in the recipes `gpu`, AMD's only Radeon is that of g4ad, Gaudi's have none."""
+    every = {(one.gpu_maker, one.gpu_name) for one in instance_types().values()}
+    others = {one for one in every if one[0] != "nvidia"}
+    assert others == {("", ""), ("amd", "radeon-pro-v520"), ("habana", "gaudi-hl-205")}
+    assert {name for maker, name in every if maker == "nvidia"} == {
+        *("a10g", "a100", "b200", "b300", "h100", "h200", "k80", "l4", "l40s", "m60", "t4", "t4g"),
+        *("rtx-pro-4500", "rtx-pro-server-6000", "v100"),
+    }
 
 
 def test_each_image_is_that_of_a_recipe_for_the_architecture() -> None:
@@ -41,4 +47,4 @@ def test_each_image_is_that_of_a_recipe_for_the_architecture() -> None:
     }
     for one in instance_types().values():
         for os in {platform for platform, arch, _ in made if arch is one.arch}:
-            assert (os, one.arch, recipe_image(one.gpu_name, os, one.arch)) in made
+            assert (os, one.arch, recipe_image(one.gpu_maker, os, one.arch)) in made

@@ -8,11 +8,11 @@ from contextlib import nullcontext
 import pytest
 
 from autoscaler.images.interruptions import SIGNALS, interruptible_sleep
+from autoscaler.providers.ec2.images.account import AwsImages, ImageEc2Error
 from autoscaler.providers.ec2.images.smoke_test import (
     FAILED,
     PATIENCE,
     USER_DATA,
-    ImageEc2Error,
     Verdict,
     publish,
     read_verdict,
@@ -24,12 +24,13 @@ NOW = "2026-11-23T21:00:00Z"
 PASSED = 'boot\n[   12.0] cloud-init: image-test: passed {"runner": "2.338.0"}\n'
 
 
-class Machine:
+class Machine(AwsImages):
     """EC2 with one machine. `console` and `states` are the answers in order; the last one repeats."""
 
     def __init__(
         self, console: list[str], states: list[str], platform: str = "linux", start: str = "#!"
     ) -> None:
+        super().__init__("us-east-1")
         self.named, self.start = platform, start
         self.outputs, self.states = console, states
         self.time = 0.0

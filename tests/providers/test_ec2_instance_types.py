@@ -32,8 +32,10 @@ from autoscaler.providers.ec2.launching.offerings import (
     subnets_with_most_addresses,
 )
 from autoscaler.providers.ec2.worker.rows import SubnetRow
+from tests.providers.ec2_keys import option_of
 
 LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS
+
 EAST = ProviderName("east")
 
 
@@ -116,8 +118,8 @@ def test_spot_counts_at_the_on_demand_price_unless_configured_otherwise(
     found = instance_type("g4dn.xlarge")
     assert found.dollars_per_hour(os, prices, CapacityType.SPOT) == pytest.approx(dollars)
     assert found.dollars_per_hour(os, prices) == found.dollars_per_hour(os)
-    wanted = (["g4dn.xlarge"], [CapacityType.SPOT], os)
-    (offering,) = price_offerings(EAST, ["a"], {}, wanted, prices)
+    wanted = option_of("g4dn.xlarge", capacity=(CapacityType.SPOT,))
+    (offering,) = price_offerings(EAST, ["a"], {}, wanted, os, prices)
     assert offering.dollars_per_hour == pytest.approx(dollars)
     assert running_cost("g4dn.xlarge", os, prices, CapacityType.SPOT) == pytest.approx(dollars)
 
@@ -190,8 +192,9 @@ def test_quotas_are_named_by_family_or_by_their_own_name() -> None:
 
 
 def test_offerings_keep_the_order_of_capacity_types_then_types() -> None:
-    wanted = (["g6.4xlarge", "g5.4xlarge"], [CapacityType.SPOT, CapacityType.ON_DEMAND], LINUX)
-    found = price_offerings(EAST, ["a", "b"], {}, wanted, Prices())
+    kinds = (CapacityType.SPOT, CapacityType.ON_DEMAND)
+    wanted = option_of("g6.4xlarge", "g5.4xlarge", capacity=kinds)
+    found = price_offerings(EAST, ["a", "b"], {}, wanted, LINUX, Prices())
     assert [one.key for one in found] == [
         "east/g6.4xlarge/a/spot",
         "east/g6.4xlarge/b/spot",

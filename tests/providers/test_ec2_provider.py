@@ -10,7 +10,7 @@ import pytest
 
 from autoscaler.config.settings.sku import Image
 from autoscaler.controller.ports.provider import ProofRefusedError, ProviderError
-from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
+from autoscaler.model.catalogue import Architecture, CapacityType
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderMachineId, SkuName
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2 import listing
@@ -29,14 +29,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_the_account_and_the_zones_are_read_when_it_opens(
-    provider: Ec2Provider, subnets: tuple[str, ...]
+    provider: Ec2Provider, settings: Ec2Settings, subnets: tuple[str, ...]
 ) -> None:
-    found = provider.offerings_of(
-        ["g5.xlarge"],
-        [CapacityType.SPOT, CapacityType.ON_DEMAND],
-        OperatingSystem.LINUX,
-        Architecture.X64,
-    )
+    kinds = (CapacityType.SPOT, CapacityType.ON_DEMAND)
+    options = {0: option_of("g5.xlarge", capacity=kinds), 1: option_of("m7g.xlarge")}
+    sku = replace(settings.skus[SKU], options=options)
+    changed = provider.with_skus_of(replace(settings, skus={SKU: sku}))
+    found = changed.offerings(SKU, 0)
     assert [(one.zone, one.capacity_type) for one in found] == [
         ("us-east-1a", "spot"),
         ("us-east-1b", "spot"),
@@ -44,9 +43,7 @@ async def test_the_account_and_the_zones_are_read_when_it_opens(
         ("us-east-1b", "on-demand"),
     ]
     with pytest.raises(InstanceTypeError, match=r"m7g\.xlarge is not x64"):
-        provider.offerings_of(
-            ["m7g.xlarge"], [CapacityType.SPOT], OperatingSystem.LINUX, Architecture.X64
-        )
+        changed.offerings(SKU, 1)
 
 
 async def test_a_document_is_valid_only_for_the_account_that_sts_names(

@@ -8,13 +8,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.provider import LaunchAnswer, ProviderError
-from autoscaler.model.catalogue import Architecture, CapacityType, Offering, OperatingSystem
+from autoscaler.model.catalogue import Offering
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.providers.ec2.errors import says_unsupported
 from autoscaler.providers.ec2.launching.answers import launch_answer, refused_override
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.settings import Ec2Settings
+from tests.providers.conftest import SKU
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
 from tests.providers.ec2_keys import with_keys
 
@@ -73,9 +74,7 @@ def sold(provider: Ec2Provider) -> list[tuple[str, str]]:
     def of(one: Offering) -> tuple[str, str]:
         return one.instance_type, one.zone
 
-    kinds = ["g5.xlarge", "g4dn.xlarge"]
-    where = ([CapacityType.ON_DEMAND], OperatingSystem.LINUX, Architecture.X64)
-    return [of(one) for one in provider.offerings_of(kinds, *where)]
+    return [of(one) for one in provider.offerings(SKU, 0)]
 
 
 @pytest.mark.case(

@@ -80,13 +80,13 @@ def bake(
         typer.echo(f"packer ended with status {status}: there is no image", err=True)
         raise typer.Exit(1)
     with _stage("test"):
-        publish(_image_id(region, subnet, kind, name), region, subnet, kind)
+        publish(_image_id(region, name), region, subnet, kind)
     typer.echo(f'in fleet.yaml: image: {{name: "autoscaler/{recipe}-{arch}-*", owner: self}}')
 
 
 def _end_build(builds: "AwsBuilds", reason: str) -> None:
     """Terminate the machine of a build that was ended, if Packer left it, say why, and exit with 1."""
-    from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
+    from autoscaler.providers.ec2.images.account import ImageEc2Error
 
     typer.echo(f"{reason}: there is no image", err=True)
     try:
@@ -126,12 +126,11 @@ def _write_inputs(
     return values
 
 
-def _image_id(region: str, subnet: str, kind: str, name: str) -> str:
-    from autoscaler.providers.ec2.images.account import AwsImages
-    from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
+def _image_id(region: str, name: str) -> str:
+    from autoscaler.providers.ec2.images.account import AwsImages, ImageEc2Error
 
     try:
-        return AwsImages(region, subnet, kind).find(f"autoscaler/{name}")
+        return AwsImages(region).find(f"autoscaler/{name}")
     except ImageEc2Error as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None

@@ -81,11 +81,10 @@ def _runner_end(scope: str, version: str) -> date | None:
 
 def _missing_in(versions: "Versions", region: str) -> "tuple[Finding, ...]":
     from autoscaler.images.findings import missing_base_images
-    from autoscaler.providers.ec2.images.account import AwsBaseImages
-    from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
+    from autoscaler.providers.ec2.images.account import AwsImages, ImageEc2Error
 
     try:
-        return tuple(missing_base_images(versions, AwsBaseImages(region).exists))
+        return tuple(missing_base_images(versions, AwsImages(region).exists))
     except ImageEc2Error as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None

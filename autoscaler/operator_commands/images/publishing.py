@@ -20,8 +20,7 @@ def publish(
     from datetime import UTC, datetime
 
     from autoscaler.images.interruptions import interruptible_sleep
-    from autoscaler.providers.ec2.images.account import AwsImages
-    from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
+    from autoscaler.providers.ec2.images.account import AwsImages, ImageEc2Error
     from autoscaler.providers.ec2.images.smoke_test import publish as run
 
     moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -64,8 +63,8 @@ def prune(
     """
     from datetime import UTC, datetime, timedelta
 
+    from autoscaler.providers.ec2.images.account import ImageEc2Error
     from autoscaler.providers.ec2.images.pruning import AwsPruning, choose, delete_all
-    from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
 
     try:
         ec2 = AwsPruning(region, image_set)
@@ -73,7 +72,7 @@ def prune(
         if delete:
             delete_all(ec2, chosen, typer.echo)
         else:
-            for one in (*chosen.images, *chosen.snapshots):
+            for one in chosen:
                 typer.echo(f"would delete {one}")
     except ImageEc2Error as error:
         typer.echo(str(error), err=True)

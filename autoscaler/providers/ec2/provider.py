@@ -23,14 +23,7 @@ from autoscaler.controller.ports.provider import (
     provider_errors,
 )
 from autoscaler.controller.ports.telemetry import Telemetry
-from autoscaler.model.catalogue import (
-    Architecture,
-    CapacityType,
-    LaunchRate,
-    Offering,
-    OperatingSystem,
-    Rate,
-)
+from autoscaler.model.catalogue import LaunchRate, Offering, Rate
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.model.machines.failures import FailureClass, FailureScope
@@ -159,41 +152,21 @@ class Ec2Provider:
         await self._reservations.read()
 
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
-        """Return a launch option's offerings (see `Provider`)."""
-        known = self._settings.skus[sku]
-        wanted = known.options[option]
-        found = self.offerings_of(
-            wanted.instance_types or (),
-            wanted.capacity,
-            known.keys.os,
-            known.keys.arch,
-            wanted.target,
-        )
-        return self._reservations.offerings(wanted, known.keys.os, found)
-
-    def offerings_of(
-        self,
-        instance_types: Sequence[str],
-        capacity_types: Sequence[CapacityType],
-        os: OperatingSystem,
-        arch: Architecture,
-        target: str = "",
-    ) -> tuple[Offering, ...]:
-        """Return offerings by capacity type, then instance type, then zone, with this target.
+        """Return a launch option's offerings (see `Provider`).
 
         Raises InstanceTypeError (a ValueError), naming the type, when it is not known, has no
         price, or is of another architecture.
         """
-        for name in instance_types:
-            if instance_type(name).arch is not arch:
-                raise InstanceTypeError(f"instance type {name} is not {arch.value}")
-        wanted = (instance_types, capacity_types, os)
-        zones = self._resources.zones
-        prices = self.prices.listed()
-        offered = self._resources.offered_types
-        found = price_offerings(self.name, zones, offered, wanted, prices, target)
-        self._log_unsold(instance_types, {one.instance_type for one in found}, zones)
-        return found
+        known = self._settings.skus[sku]
+        wanted, os = known.options[option], known.keys.os
+        for name in wanted.instance_types or ():
+            if instance_type(name).arch is not known.keys.arch:
+                raise InstanceTypeError(f"instance type {name} is not {known.keys.arch.value}")
+        zones, offered = self._resources.zones, self._resources.offered_types
+        found = price_offerings(self.name, zones, offered, wanted, os, self.prices.listed())
+        sold = {one.instance_type for one in found}
+        self._log_unsold(wanted.instance_types or (), sold, zones)
+        return self._reservations.offerings(wanted, os, found)
 
     def _log_unsold(
         self, wanted: Sequence[str], offered: Collection[str], zones: tuple[str, ...]

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from autoscaler.providers.ec2.images.account import SET, AwsBaseImages, AwsBuilds, AwsImages
-from autoscaler.providers.ec2.images.pruning import RECIPE, AwsPruning, MadeSnapshot, choose
-from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
+from autoscaler.providers.ec2.images.account import SET, AwsBuilds, AwsImages, ImageEc2Error
+from autoscaler.providers.ec2.images.pruning import RECIPE, AwsPruning, choose, delete_all
 from lab.ec2.instances import Instance
 from tests.lab.ec2.harness import Fixture
 from tests.lab.system.harness import until
@@ -49,10 +48,7 @@ async def test_only_old_unused_images_of_the_set_are_deleted_with_their_snapshot
     found = await asyncio.to_thread(aws.find)
     later = datetime.fromtimestamp(ec2.clock.now(), UTC) + timedelta(days=30)
     deletions = choose(found, later, 1, timedelta(days=14))
-    for image in deletions.images:
-        await asyncio.to_thread(aws.delete_image, image)
-    for snapshot in deletions.snapshots:
-        await asyncio.to_thread(aws.delete_snapshot, snapshot)
+    await asyncio.to_thread(delete_all, aws, deletions, lambda _: None)
     left = {one.name for one in images.named("autoscaler/*")}
     assert left == {one.name for one in (launched, named, middle, last, other, newest)}
     snapshots = set(images.snapshots.left())
@@ -87,8 +83,7 @@ async def test_a_snapshot_that_another_image_uses_is_kept_and_named(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "lab")
     image = ec2.lab.images.add("autoscaler/old", tags={SET: "ours"})
     aws = AwsPruning(ec2.lab.region, "ours")
-    snapshot = MadeSnapshot(image.snapshot_id, datetime.now(UTC))
-    assert await asyncio.to_thread(aws.delete_snapshot, snapshot) is False
+    assert await asyncio.to_thread(aws.delete_snapshot, image.snapshot_id) is False
     (found,) = (await asyncio.to_thread(aws.find)).images
     assert await asyncio.to_thread(aws.delete_image, found) == ()
 
@@ -142,7 +137,7 @@ async def test_check_asks_ec2_for_the_base_images(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "lab")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "lab")
     ec2.lab.images.add("stock-1")
-    there = AwsBaseImages(ec2.lab.region)
+    there = AwsImages(ec2.lab.region)
     assert await asyncio.to_thread(there.exists, "stock-1", "self")
     assert not await asyncio.to_thread(there.exists, "stock-2", "self")
 

@@ -6,13 +6,23 @@ from urllib.parse import urlsplit
 
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import Problem, show
-from autoscaler.config.provider_kind import options_of, sections_of
+from autoscaler.config.provider_kind import OptionOf, options_of, sections_of
 from autoscaler.config.settings.sku import SkuSettings
-from autoscaler.model.catalogue import Architecture, OperatingSystem
-from autoscaler.providers.ec2.checks.skus import check_options, check_sku_keys
-from autoscaler.providers.ec2.configuration import KEY, Ec2OptionKeys, Ec2Section
+from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
+from autoscaler.providers.ec2.configuration import (
+    KEY,
+    Ec2OptionKeys,
+    Ec2Section,
+    Ec2SkuKeys,
+)
+from autoscaler.providers.ec2.instance_types import ORDINARY_FIRST_CARD, efa_problem
+from autoscaler.providers.ec2.launching.disks import ratio_problems
+from autoscaler.providers.ec2.shapes import MAX_TAGS
 
 _SQS_REGION = re.compile(r"(?:^|\.)sqs(?:-fips)?\.([a-z]{2,4}(?:-[a-z]+)+-[0-9]{1,2})\.")
+_KEY_ARN = re.compile("arn:[a-z-]+:kms:([a-z0-9-]+):")
+
+Ec2Option = OptionOf[Ec2Section, Ec2OptionKeys]
 
 
 def check(configuration: Configuration) -> Iterator[Problem]:
@@ -20,11 +30,24 @@ def check(configuration: Configuration) -> Iterator[Problem]:
     yield from _regions(configuration)
     for name, ec2 in sections_of(configuration, Ec2Section):
         yield from run_checks((_queue,), configuration, name, ec2)
-    on_ec2 = {one.name: one.sku for one in options_of(configuration, Ec2Section, Ec2OptionKeys)}
-    for name, sku in on_ec2.items():
-        yield from run_checks((_windows, _image, _reruns), configuration, name, sku)
-    yield from check_options(configuration)
-    yield from check_sku_keys(configuration)
+    of_option = (
+        *(_block, _block_alone, _block_on_windows, _reserved_spot, _reserved_types),
+        *(_efa_of_types, _efa_on_windows, _efa_cards, _efa_addresses),
+    )
+    sections: dict[str, list[Ec2Section]] = {}
+    for one in options_of(configuration, Ec2Section, Ec2OptionKeys):
+        sections.setdefault(one.name, []).append(one.section)
+        yield from run_checks(of_option, configuration, one)
+    for name, sku in configuration.skus():
+        if name in sections:
+            yield from run_checks((_windows, _image, _reruns), configuration, name, sku)
+        if not isinstance(sku, Ec2SkuKeys):
+            continue
+        if name in sections:
+            of_keys = (_disk_performance, _key_region, _tags)
+            yield from run_checks(of_keys, configuration, name, sku, sections[name])
+        else:
+            yield from run_checks((_without_effect,), configuration, name, sku)
 
 
 def _queue(configuration: Configuration, name: str, ec2: Ec2Section) -> Iterator[Problem]:
@@ -79,3 +102,126 @@ def _image(configuration: Configuration, name: str, sku: SkuSettings) -> Iterato
         what = "is missing, and a launch option is on EC2"
         fix = 'add image: {name: "my-image-*", owner: self}'
         yield configuration.error(("skus", name, "image"), what, fix)
+
+
+def _without_effect(configuration: Configuration, name: str, sku: Ec2SkuKeys) -> Iterator[Problem]:
+    providers = dict(configuration.providers())
+    if not all(one.provider in providers for one in sku.launch_options):
+        return  # the unknown providers are reported
+    if any(providers[one.provider].kind == KEY for one in sku.launch_options):
+        return
+    for key in ("boot_script_file", "volume", "tags"):
+        if key in sku.model_fields_set:
+            what = "has no effect: no launch option is on EC2"
+            yield configuration.error(("skus", name, key), what, "remove it")
+
+
+def _disk_performance(
+    configuration: Configuration,
+    name: str,
+    sku: Ec2SkuKeys,
+    sections: list[Ec2Section],  # noqa: ARG001
+) -> Iterator[Problem]:
+    if sku.volume is None:
+        return
+    for key, what, fix in ratio_problems(sku.volume, getattr(sku, "disk_gb", None)):
+        yield configuration.error(("skus", name, "volume", key), what, fix)
+
+
+def _key_region(
+    configuration: Configuration, name: str, sku: Ec2SkuKeys, sections: list[Ec2Section]
+) -> Iterator[Problem]:
+    key = sku.volume.kms_key if sku.volume is not None else None
+    arn = _KEY_ARN.match(key or "")
+    for region in sorted({section.region for section in sections}):
+        if arn is not None and arn[1] != region:
+            what = f"is a key in {arn[1]}, and a launch option is in {region}"
+            fix = f"write the ARN of a key in {region}, or alias/NAME if both regions have one"
+            yield configuration.error(("skus", name, "volume", "kms_key"), what, fix)
+
+
+def _tags(
+    configuration: Configuration, name: str, sku: Ec2SkuKeys, sections: list[Ec2Section]
+) -> Iterator[Problem]:
+    count = max(len({**section.tags, **sku.tags}) for section in sections)
+    if sku.tags and count > MAX_TAGS:
+        what = f"makes {count} tags with those of the provider: EC2 allows 50, and 5 are the controller's"
+        yield configuration.error(("skus", name, "tags"), what, f"keep {MAX_TAGS} in both together")
+
+
+def _block(configuration: Configuration, one: Ec2Option) -> Iterator[Problem]:
+    if _is_block(one) and one.option.capacity_reservation is None:
+        what = "capacity-block needs a capacity_reservation"
+        fix = "add capacity_reservation with the id of the block"
+        yield configuration.error((*one.path, "capacity"), what, fix)
+
+
+def _block_alone(configuration: Configuration, one: Ec2Option) -> Iterator[Problem]:
+    if _is_block(one) and len(one.option.capacity) > 1:
+        what = "capacity-block is not combined with other capacity types"
+        fix = "write capacity: [capacity-block], and a launch option of its own for the others"
+        yield configuration.error((*one.path, "capacity"), what, fix)
+
+
+def _block_on_windows(configuration: Configuration, one: Ec2Option) -> Iterator[Problem]:
+    if _is_block(one) and one.sku.os is OperatingSystem.WINDOWS:
+        # EC2 User Guide, "Capacity Blocks for ML": supported platforms.
+        what = "AWS sells no capacity blocks for Windows"
+        yield configuration.error((*one.path, "capacity"), what, "name another capacity type")
+
+
+def _is_block(one: Ec2Option) -> bool:
+    return CapacityType.CAPACITY_BLOCK in one.option.capacity
+
+
+def _reserved_spot(configuration: Configuration, one: Ec2Option) -> Iterator[Problem]:
+    if one.option.capacity_reservation is None:
+        return
+    for index, capacity in enumerate(one.option.capacity):
+        if capacity is CapacityType.SPOT:
+            what = "a capacity reservation has no spot capacity"
+            fix = "write capacity: [on-demand], or a launch option of its own for spot"
+            yield configuration.error((*one.path, "capacity", index), what, fix)
+
+
+def _reserved_types(configuration: Configuration, one: Ec2Option) -> Iterator[Problem]:
+    reservation, count = one.option.capacity_reservation, len(one.option.instance_types or ())
+    if reservation is not None and count > 1:
+        what = f"{reservation} is of one instance type, and {count} are named"
+        fix = "name its type, and write a launch option of its own for each other type"
+        yield configuration.error((*one.path, "instance_types"), what, fix)
+
+
+def _efa_of_types(configuration: Configuration, one: Ec2Option) -> Iterator[Problem]:
+    count = one.option.efa_interfaces
+    for index, name in enumerate(one.option.instance_types or ()):
+        problem = efa_problem(name, count) if count > 0 else None
+        if problem is not None:
+            yield configuration.error((*one.path, "instance_types", index), *problem)
+
+
+def _efa_on_windows(configuration: Configuration, one: Ec2Option) -> Iterator[Problem]:
+    if one.option.efa_interfaces > 0 and one.sku.os is OperatingSystem.WINDOWS:
+        # EC2 User Guide, "Elastic Fabric Adapter": on Windows it is an ordinary network adapter.
+        what = "has no effect on Windows"
+        yield configuration.error((*one.path, "efa_interfaces"), what, "remove it")
+
+
+def _efa_cards(configuration: Configuration, one: Ec2Option) -> Iterator[Problem]:
+    named = set(one.option.instance_types or ()) if one.option.efa_interfaces > 0 else set()
+    ordinary = named & ORDINARY_FIRST_CARD
+    if ordinary and named != ordinary:
+        what = f"{min(ordinary)} has no EFA on network card 0, and the other types need one there"
+        fix = "give it a launch option of its own"
+        yield configuration.error((*one.path, "instance_types"), what, fix)
+
+
+def _efa_addresses(configuration: Configuration, one: Ec2Option) -> Iterator[Problem]:
+    count = one.option.efa_interfaces
+    ordinary = count > 0 and ORDINARY_FIRST_CARD & set(one.option.instance_types or ())
+    if (count > 1 or ordinary) and one.section.public_ip:
+        what = "a machine with several interfaces gets no public address, and public_ip is true"
+        fix = "remove efa_interfaces" if ordinary else "write efa_interfaces: 1"
+        yield configuration.error(
+            (*one.path, "efa_interfaces"), what, f"{fix}, or remove public_ip"
+        )

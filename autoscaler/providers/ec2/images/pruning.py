@@ -1,25 +1,13 @@
-"""Which images and snapshots of the recipes to delete. Pure; `aws` lists and deletes them."""
-
-from __future__ import annotations
+"""Which images and snapshots of the recipes to delete, and the calls that list and delete them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
 
-import boto3
-from botocore.exceptions import ClientError
-
-from autoscaler.providers.ec2.images.account import SET, sdk_errors
-from autoscaler.providers.ec2.images.smoke_test import ImageEc2Error
+from autoscaler.providers.ec2.images.account import SET, AwsRegion, ImageEc2Error
 from autoscaler.providers.ec2.tags import PUBLISHED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mypy_boto3_ec2.client import EC2Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,69 +45,46 @@ class Found:
     in_use: AbstractSet[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Deletions:
-    """What to delete. `snapshots` are those whose image is gone already."""
-
-    images: tuple[MadeImage, ...]
-    snapshots: tuple[MadeSnapshot, ...]
-
-
-class PrunedEc2(Protocol):
-    """The calls to EC2. Each raises ImageEc2Error if EC2 cannot be reached or refuses."""
-
-    def find(self) -> Found:
-        """List the set's images and snapshots, and what the account uses."""
-
-    def delete_image(self, image: MadeImage) -> tuple[str, ...]:
-        """Deregister an image and delete its snapshots; return those that another image uses and EC2 keeps."""
-
-    def delete_snapshot(self, snapshot: MadeSnapshot) -> bool:
-        """Delete a snapshot. Return False if an image uses it, and EC2 keeps it."""
-
-
-def choose(found: Found, now: datetime, keep: int, min_age: timedelta) -> Deletions:
-    """Return what is older than `min_age` and of no use any more, the oldest first.
+def choose(
+    found: Found, now: datetime, keep: int, min_age: timedelta
+) -> list[MadeImage | MadeSnapshot]:
+    """Return what is older than `min_age` and of no use any more: images, then snapshots, the oldest first.
 
     Of each recipe and architecture, the newest `keep` published images stay, so that a fleet can go back to
-    an older one. An image that an instance or a launch template names stays.
+    an older one. An image that an instance or a launch template names stays. Of snapshots, only those go whose
+    image is gone already.
     """
     kept = found.in_use | _newest(found.images, keep)
-    images = [one for one in found.images if one.id not in kept and now - one.created >= min_age]
-    taken = {snapshot for one in found.images for snapshot in one.snapshots}
-    snapshots = [
-        one for one in found.snapshots if one.id not in taken and now - one.created >= min_age
-    ]
-    return Deletions(
-        tuple(sorted(images, key=lambda one: (one.created, one.id))),
-        tuple(sorted(snapshots, key=lambda one: (one.created, one.id))),
-    )
+    kept |= {snapshot for one in found.images for snapshot in one.snapshots}
+    every: list[MadeImage | MadeSnapshot] = [*found.images, *found.snapshots]
+    every.sort(key=lambda one: (isinstance(one, MadeSnapshot), one.created, one.id))
+    return [one for one in every if one.id not in kept and now - one.created >= min_age]
 
 
-def delete_all(ec2: PrunedEc2, chosen: Deletions, say: Callable[[str], None]) -> None:
+def delete_all(
+    ec2: "AwsPruning", chosen: Iterable[MadeImage | MadeSnapshot], say: Callable[[str], None]
+) -> None:
     """Delete each image and snapshot, and report each to `say`, also those that EC2 keeps.
 
     Raises ImageEc2Error at the end, with all refusals of EC2. It refuses, for example, to deregister an image
     with deregistration protection.
     """
-    every: list[MadeImage | MadeSnapshot] = [*chosen.images, *chosen.snapshots]
     refused = []
-    for one in every:
+    for one in chosen:
         try:
-            for line in _delete(ec2, one):
-                say(line)
+            if isinstance(one, MadeImage):
+                kept = ec2.delete_image(one)
+                say(f"deleted {one}")
+                for snapshot in kept:
+                    say(f"kept {snapshot}: another image uses it")
+            elif ec2.delete_snapshot(one.id):
+                say(f"deleted {one}")
+            else:
+                say(f"kept {one.id}: an image uses it")
         except ImageEc2Error as error:
             refused.append(f"{one.id}: {error}")
     if refused:
         raise ImageEc2Error("\n".join(refused))
-
-
-def _delete(ec2: PrunedEc2, one: MadeImage | MadeSnapshot) -> list[str]:
-    """Delete an image with its snapshots, or a snapshot; return what happened, in lines."""
-    if isinstance(one, MadeImage):
-        kept = ec2.delete_image(one)
-        return [f"deleted {one}", *(f"kept {each}: another image uses it" for each in kept)]
-    return [f"deleted {one}" if ec2.delete_snapshot(one) else f"kept {one.id}: an image uses it"]
 
 
 def _newest(images: Iterable[MadeImage], keep: int) -> set[str]:
@@ -141,13 +106,12 @@ _PARAMETER = "resolve:ssm:"
 RECIPE = "autoscaler:image-recipe"
 
 
-class AwsPruning:
-    """EC2 in one region, with the credentials and the endpoint of the environment."""
+class AwsPruning(AwsRegion):
+    """The images and snapshots of one set in one region."""
 
     def __init__(self, region: str, image_set: str) -> None:
-        self._filter: Any = [{"Name": f"tag:{SET}", "Values": [image_set]}]
-        with sdk_errors("the configuration of the AWS SDK"):
-            self._ec2: EC2Client = boto3.client("ec2", region_name=region)
+        super().__init__(region)
+        self._filter = [{"Name": f"tag:{SET}", "Values": [image_set]}]
 
     def find(self) -> Found:
         """List the set's images and snapshots, and what the account uses."""
@@ -158,26 +122,16 @@ class AwsPruning:
 
     def delete_image(self, image: MadeImage) -> tuple[str, ...]:
         """Deregister an image and delete its snapshots; return those that another image uses and EC2 keeps."""
-        with sdk_errors("DeregisterImage"):
-            self._ec2.deregister_image(ImageId=image.id)
-        return tuple([one for one in image.snapshots if not self._delete(one)])
+        self.call("DeregisterImage", ImageId=image.id)
+        return tuple([one for one in image.snapshots if not self.delete_snapshot(one)])
 
-    def delete_snapshot(self, snapshot: MadeSnapshot) -> bool:
+    def delete_snapshot(self, snapshot: str) -> bool:
         """Delete a snapshot. Return False if an image uses it, and EC2 keeps it."""
-        return self._delete(snapshot.id)
-
-    def _delete(self, snapshot: str) -> bool:
-        with sdk_errors("DeleteSnapshot"):
-            try:
-                self._ec2.delete_snapshot(SnapshotId=snapshot)
-            except ClientError as error:
-                if error.response["Error"]["Code"] != "InvalidSnapshot.InUse":
-                    raise
-                return False
-        return True
+        in_use = "InvalidSnapshot.InUse"
+        return self.call("DeleteSnapshot", unless=in_use, SnapshotId=snapshot) is not None
 
     def _images(self) -> Iterator[MadeImage]:
-        for page in self._pages("describe_images", Owners=["self"], Filters=self._filter):
+        for page in self.pages("DescribeImages", Owners=["self"], Filters=self._filter):
             for one in page["Images"]:
                 tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", ())}
                 disks = [disk["Ebs"] for disk in one["BlockDeviceMappings"] if "Ebs" in disk]
@@ -191,7 +145,7 @@ class AwsPruning:
                 )
 
     def _snapshots(self) -> Iterator[MadeSnapshot]:
-        for page in self._pages("describe_snapshots", OwnerIds=["self"], Filters=self._filter):
+        for page in self.pages("DescribeSnapshots", OwnerIds=["self"], Filters=self._filter):
             for one in page["Snapshots"]:
                 yield MadeSnapshot(one["SnapshotId"], one["StartTime"])
 
@@ -202,19 +156,19 @@ class AwsPruning:
         may be one of ours. EC2 reads the parameter with the caller's permission `ssm:GetParameters`.
         """
         used: set[str] = set()
-        for page in self._pages("describe_instances"):
+        for page in self.pages("DescribeInstances"):
             for group in page["Reservations"]:
                 for one in group["Instances"]:
                     if one["State"]["Name"] != "terminated":
                         used.add(one["ImageId"])
         templates = [
             one["LaunchTemplateId"]
-            for page in self._pages("describe_launch_templates")
+            for page in self.pages("DescribeLaunchTemplates")
             for one in page["LaunchTemplates"]
         ]
         for template in templates:
-            versions = self._pages(
-                "describe_launch_template_versions", LaunchTemplateId=template, ResolveAlias=True
+            versions = self.pages(
+                "DescribeLaunchTemplateVersions", LaunchTemplateId=template, ResolveAlias=True
             )
             for page in versions:
                 for one in page["LaunchTemplateVersions"]:
@@ -223,8 +177,3 @@ class AwsPruning:
                         raise ImageEc2Error(f"{template}: EC2 does not say which image is {image}")
                     used.add(image)
         return used
-
-    def _pages(self, operation: Any, **parameters: Any) -> Iterator[Any]:
-        with sdk_errors(operation):
-            paginator: Any = self._ec2.get_paginator(operation)
-            yield from paginator.paginate(**parameters)

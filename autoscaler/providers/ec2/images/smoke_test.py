@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
 
+from autoscaler.providers.ec2.images.account import AwsImages
 from autoscaler.providers.ec2.tags import MAX_TAG_VALUE, PUBLISHED
 
 PATIENCE = 900.0
@@ -56,35 +56,6 @@ USER_DATA: Mapping[str, str] = MappingProxyType({"linux": _LINUX, "windows": _WI
 _PASSED, _REFUSED = "image-test: passed ", "image-test: failed: "
 
 
-class ImageEc2(Protocol):
-    """The calls to EC2. Each raises ImageEc2Error if EC2 cannot be reached or refuses."""
-
-    def platform(self, image: str) -> str:
-        """Return the operating system of an image: linux or windows."""
-
-    def launch(self, image: str, user_data: str) -> str:
-        """Launch an instance that terminates when it powers itself off; return its ID."""
-
-    def console(self, instance: str) -> str:
-        """Return the instance's console output so far."""
-
-    def state(self, instance: str) -> str:
-        """Return the name of the instance's state."""
-
-    def terminate(self, instance: str) -> None:
-        """Terminate the instance, if it still exists."""
-
-    def tag(self, image: str, tags: dict[str, str]) -> None:
-        """Add tags to an image."""
-
-    def untag(self, image: str, key: str) -> None:
-        """Remove a tag from an image, if it has it."""
-
-
-class ImageEc2Error(Exception):
-    """EC2 refused a call, or could not be reached. The text says which call, and why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The result of a test. `text` is what the image contains (JSON) if it passed, and otherwise the reason."""
@@ -105,7 +76,7 @@ def read_verdict(console: str) -> Verdict | None:
     return None
 
 
-def try_image(ec2: ImageEc2, image: str, now: Callable[[], float], sleeping: Sleeping) -> Verdict:
+def try_image(ec2: AwsImages, image: str, now: Callable[[], float], sleeping: Sleeping) -> Verdict:
     """Test an image on a machine, and terminate the machine. Raises ImageEc2Error."""
     user_data = USER_DATA[ec2.platform(image)]
     with sleeping() as sleep:
@@ -117,7 +88,7 @@ def try_image(ec2: ImageEc2, image: str, now: Callable[[], float], sleeping: Sle
 
 
 def _wait_for_verdict(
-    ec2: ImageEc2, instance: str, now: Callable[[], float], sleep: Callable[[float], None]
+    ec2: AwsImages, instance: str, now: Callable[[], float], sleep: Callable[[float], None]
 ) -> Verdict:
     began = now()
     while now() - began < PATIENCE:
@@ -134,7 +105,7 @@ def _wait_for_verdict(
 
 
 def publish(
-    ec2: ImageEc2,
+    ec2: AwsImages,
     image: str,
     moment: str,
     now: Callable[[], float],

@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 
 from autoscaler.model.catalogue import CapacityType, Offering, OperatingSystem
 from autoscaler.model.identifiers import ProviderName
+from autoscaler.providers.ec2.configuration import Ec2OptionKeys
 from autoscaler.providers.ec2.instance_types import (
     InstanceTypeError,
     Prices,
@@ -46,19 +47,17 @@ def price_offerings(
     provider: ProviderName,
     zones: Sequence[str],
     offered: OfferedTypes,
-    wanted: tuple[Sequence[str], Sequence[CapacityType], OperatingSystem],
+    option: Ec2OptionKeys,
+    os: OperatingSystem,
     prices: Prices,
-    target: str = "",
 ) -> tuple[Offering, ...]:
     """Return offerings in the order of capacity types, then instance types, then zones.
 
-    `wanted` is (instance types, capacity types, operating system). `target` is that of all offerings. Raises
-    InstanceTypeError.
+    Raises InstanceTypeError.
     """
-    types, capacity_types, os = wanted
     found: list[Offering] = []
-    for capacity_type in capacity_types:
-        for name in types:
+    for capacity_type in option.capacity:
+        for name in option.instance_types or ():
             in_zones = [zone for zone in zones if zone not in offered or name in offered[zone]]
             if not in_zones:
                 continue
@@ -66,7 +65,7 @@ def price_offerings(
             dollars = known.dollars_per_hour(os, prices, capacity_type)
             for zone in in_zones:
                 where = provider, name, zone, capacity_type
-                found.append(Offering(*where, dollars, counts_against, known.vcpus, target))
+                found.append(Offering(*where, dollars, counts_against, known.vcpus, option.target))
     return tuple(found)
 
 
