@@ -1,9 +1,8 @@
-"""Creates the parts of a controller, resumes and stops them."""
+"""Creates the parts of a controller, and stops them."""
 
 import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 
@@ -14,7 +13,6 @@ from autoscaler.app.agent_file import build_agent
 from autoscaler.app.endpoints import console_endpoint, token_file, webhook_endpoint
 from autoscaler.app.event_loop import keep_out_of_collections, report_lag
 from autoscaler.app.process import (
-    Signals,
     file_limit,
     keep_agent_beside,
     report_store_size,
@@ -28,19 +26,14 @@ from autoscaler.app.translation import (
 )
 from autoscaler.controller.composition import Controller, Ports, Settings
 from autoscaler.controller.journal import log_refused_transition
-from autoscaler.controller.ports.operator_requests import (
-    ControllerStopsError,
-    RefusedConfigurationError,
-)
 from autoscaler.controller.ports.provider import Provider, ProviderContext, ProviderFactory
-from autoscaler.controller.ports.store import SavedState, Store, StoreError
+from autoscaler.controller.ports.store import SavedState, Store
 from autoscaler.controller.ports.telemetry import TraceTelemetry
 from autoscaler.controller.reconciler import Pace
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
-from autoscaler.model.operators import OperatorName
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
 from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.providers.registry import provider_kinds
@@ -86,7 +79,6 @@ class Parts:
         self.in_use = InUse(configuration, health_check_parameters(configuration, kinds))
         self._clock = clock
         self._pacing = SystemClock()
-        self._reloads: set[asyncio.Task[None]] = set()
         settings = configuration.settings
         self._telemetry = PrometheusTelemetry(
             map(SkuName, settings.skus),
@@ -158,30 +150,6 @@ class Parts:
                 keep_out_of_collections,
             ),
         )
-
-    def heed(self, signals: Signals) -> None:
-        """Make SIGTERM and SIGINT end `run`, and SIGHUP reload the configuration.
-
-        If SIGTERM or SIGINT comes before `run` is called, `run` returns at once.
-        """
-
-        def reload() -> None:
-            if self.controller.reconciler.stopping:
-                signals.reload_later()
-                return
-            task = asyncio.get_running_loop().create_task(self._reload(signals))
-            self._reloads.add(task)
-            task.add_done_callback(self._reloads.discard)
-
-        signals.use(self.controller.reconciler.stop, reload)
-
-    async def _reload(self, signals: Signals) -> None:
-        # The log has why a file is refused. After a StoreError, the control loop raises one, too.
-        with suppress(RefusedConfigurationError, StoreError):
-            try:
-                await self.reloading.reload(by=OperatorName("SIGHUP"))
-            except ControllerStopsError:
-                signals.reload_later()
 
     async def run(self) -> None:
         """Run the control loop until a signal or a failure, which is raised."""

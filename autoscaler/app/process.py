@@ -4,13 +4,21 @@ import asyncio
 import resource
 import signal
 import sys
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
+from autoscaler.app.reloading import Reloading
+from autoscaler.controller.ports.operator_requests import (
+    ControllerStopsError,
+    RefusedConfigurationError,
+)
+from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.reconciler import Reconciler
 from autoscaler.model.identifiers import Seconds
+from autoscaler.model.operators import OperatorName
 from autoscaler.server.machines.agents import keep_agent
 
 SIZES_EVERY: Seconds = 15.0
@@ -78,39 +86,45 @@ class Signals:
         self.stopped = False
         """Whether SIGTERM or SIGINT has come."""
         self._reload_wanted = False
-        self._stop: Callable[[], None] | None = None
-        self._reload: Callable[[], None] | None = None
+        self._running: tuple[Reconciler, Reloading] | None = None
+        self._reloads: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._note_stop)
         loop.add_signal_handler(signal.SIGHUP, self._note_reload)
 
-    def use(self, stop: Callable[[], None], reload: Callable[[], None]) -> None:
-        """Call `stop` and `reload` for signals from now on, and at once for those that came before."""
-        self._stop, self._reload = stop, reload
+    def use(self, reconciler: Reconciler, reloading: Reloading) -> None:
+        """Stop and reload these from now on, and at once for signals that came before."""
+        self._running = reconciler, reloading
         if self.stopped:
-            stop()
+            reconciler.stop()
         elif self._reload_wanted:
             self._reload_wanted = False
-            reload()
+            self._note_reload()
 
     def use_none(self) -> None:
-        """Call nothing until a controller runs."""
-        self._stop = self._reload = None
-
-    def reload_later(self) -> None:
-        """Remember a SIGHUP for the controller that runs next."""
-        self._reload_wanted = True
+        """Stop and reload nothing until a controller runs."""
+        self._running = None
 
     def _note_stop(self) -> None:
         self.stopped = True
-        if self._stop is not None:
-            self._stop()
+        if self._running is not None:
+            self._running[0].stop()
         else:
             self._process.cancel()
 
     def _note_reload(self) -> None:
-        if self._reload is None:
-            self.reload_later()
-        else:
-            self._reload()
+        if self._running is None or self._running[0].stopping:
+            self._reload_wanted = True
+            return
+        task = asyncio.get_running_loop().create_task(self._reload(self._running[1]))
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    async def _reload(self, reloading: Reloading) -> None:
+        # The log has why a file is refused. After a StoreError, the control loop raises one, too.
+        with suppress(RefusedConfigurationError, StoreError):
+            try:
+                await reloading.reload(by=OperatorName("SIGHUP"))
+            except ControllerStopsError:
+                self._reload_wanted = True

@@ -91,7 +91,7 @@ async def _serve(
                     await parts.controller.reconfiguration.note_reload(change.by, change.keys)
                     keys = list(change.keys)
                     _log.warning("configuration_reloaded", by=change.by, changed=keys)
-                parts.heed(signals)
+                signals.use(parts.controller.reconciler, parts.reloading)
                 await parts.run()
             if signals.stopped or not parts.reloading.restarts:
                 return

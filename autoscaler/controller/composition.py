@@ -154,7 +154,7 @@ class Controller:
             providers,
             settings.health_checks,
             self.machine_lists.list_now,
-            opened=self.provider_opener.opened,
+            self.provider_opener.opened,
         )
         self.executor = Executor(
             journal,

@@ -11,6 +11,9 @@ from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import MachineState
+from autoscaler.views.explanation import explain_labels
+from autoscaler.views.jobs import running_jobs, unmatched_jobs, waiting_jobs
+from autoscaler.views.machines import knows_sku, machines
 from tests.controller.agents import launched, queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
@@ -28,7 +31,7 @@ async def test_the_status_follows_the_last_plan() -> None:
     await controller.turn()
     seen = queries.status()
     assert (seen.waiting, seen.blocked, seen.machines) == (1, 0, 1)
-    (job,) = queries.waiting_jobs(None, 10)
+    (job,) = waiting_jobs(queries.fleet(), queries.waiting, None, 10)
     assert job.wait is not None
     assert job.wait.code == "launch_planned"
 
@@ -46,10 +49,10 @@ async def test_the_history_of_a_job_includes_that_of_its_machine() -> None:
     await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
     await controller.intake.apply_waiting()
     queries = controller.queries
-    (job,) = queries.running_jobs(None, 10)
-    (machine,) = queries.machines(None, MachineState.ASSIGNED, 10)
+    (job,) = running_jobs(queries.fleet(), queries.waiting, None, 10)
+    (machine,) = machines(queries.fleet(), None, MachineState.ASSIGNED, 10)
     assert (job.id, job.machine) == (1, machine.id)
-    assert queries.running_jobs(None, 0) == []
+    assert running_jobs(queries.fleet(), queries.waiting, None, 0) == []
     assert queries.machine(machine.id) == machine
     assert queries.machine("unknown") is None
     (paid,) = queries.cost().skus
@@ -77,14 +80,14 @@ async def test_a_record_that_is_not_in_memory_is_looked_up_in_the_store() -> Non
 @on_virtual_time
 async def test_a_sku_is_known_from_the_catalogue_or_from_a_machine() -> None:
     controller, _ = await launched(World())
-    assert controller.queries.knows_sku(SkuName("gpu"))
-    assert not controller.queries.knows_sku(SkuName("gpuu"))
+    assert knows_sku(controller.queries.fleet(), SkuName("gpu"))
+    assert not knows_sku(controller.queries.fleet(), SkuName("gpuu"))
 
 
 @on_virtual_time
 async def test_labels_are_explained_by_the_catalogue() -> None:
     controller = Controller(World())
-    assert controller.queries.explain_labels("acme/widgets", ["gpu"]).skus == ("gpu",)
+    assert explain_labels(controller.queries.fleet(), "acme/widgets", ["gpu"]).skus == ("gpu",)
 
 
 @on_virtual_time
@@ -96,7 +99,7 @@ async def test_jobs_that_no_sku_serves_are_counted_by_the_catalogue_in_force() -
     await controller.intake.apply_waiting()
     queries = controller.queries
     assert queries.status().unmatched == {"labels": 2}
-    assert [job.id for job in queries.unmatched_jobs(9)] == [1, 2]
+    assert [job.id for job in unmatched_jobs(queries.fleet(), 9)] == [1, 2]
     closed = replace(sku("cpu"), access=Access(repositories=("acme/other",), forks=True))
     await controller.parts.reconfiguration.change_catalogue(
         catalogue(sku(), closed), ALICE, ("skus.cpu",)

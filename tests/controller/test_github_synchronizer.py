@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.github.account_state import SyncState
 from autoscaler.controller.github.orphans import CONFIRMED_AFTER
 from autoscaler.controller.github.synchronizer import (
     AT_ONCE,
@@ -271,10 +270,9 @@ async def test_a_long_list_of_runners_is_recorded_in_pieces() -> None:
 @on_virtual_time
 async def test_calls_beyond_the_first_are_paid_back_with_a_share_of_the_rate() -> None:
     controller, lists = await begin(World())
-    state = SyncState("acme", ["org:acme"], controller.journal.now)
     world = controller.world
     account = _AccountSync(
-        state,
+        "acme",
         ["org:acme"],
         controller.journal,
         lists,

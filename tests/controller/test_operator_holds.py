@@ -11,6 +11,7 @@ from autoscaler.controller.ports.operator_requests import (
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import MachineState
+from autoscaler.views.machines import machines
 from tests.controller.agents import Agent, launched, queue
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
@@ -124,7 +125,9 @@ async def test_a_quarantined_machine_is_shown_and_kept_until_it_is_terminated() 
     outcome = await holds_of(controller).quarantine(agent.machine, by=ALICE)
     assert "it gets no job" in outcome.next
     await controller.turn()
-    (shown,) = [one for one in controller.queries.machines(None, None, 9) if one.operator_hold]
+    (shown,) = [
+        one for one in machines(controller.queries.fleet(), None, None, 9) if one.operator_hold
+    ]
     assert (shown.id, shown.state) == (agent.machine, "ready")
     assert str(shown.operator_hold).startswith("quarantined by alice since ")
     faults = [(one.code, one.about) for one in controller.queries.status().faults]

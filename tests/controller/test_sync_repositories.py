@@ -25,7 +25,7 @@ def test_beyond_the_limit_only_the_most_recently_active_repositories_are_watched
     listed = [*old[:1000], *pushed, *old[1020:]]
     sync.apply(replace(reported(1), repository=old[3].name))
     unwatched = sync.sync_state.listed_repositories("org:acme", listed, sync.ledger.state)
-    known = sync.sync_state.known().repositories
+    known = sync.sync_state.known.repositories
     assert unwatched == sync.sync_state.unwatched == MOST_REPOSITORIES
     assert len(known) == MOST_REPOSITORIES
     assert {one.name for one in pushed} | {old[3].name, old[-1].name} <= known.keys()
@@ -45,13 +45,13 @@ def test_a_removed_repository_is_not_read_after_its_jobs_have_ended() -> None:
     sync.apply(replace(reported(1), repository="acme/old"))
     for _ in range(2):
         sync.sync_state.listed_repositories("org:acme", both[:1], sync.ledger.state)
-        assert "acme/old" in sync.sync_state.known().repositories, "its job may still be served"
+        assert "acme/old" in sync.sync_state.known.repositories, "its job may still be served"
     sync.apply(replace(reported(1, ENDED), repository="acme/old"))
     sync.ledger.apply(TimePassed(NOW + 3600.0))
     assert not sync.ledger.state.jobs
     sync.sync_state.add_known(sync.ledger.state, NOW + 3600.0)
     sync.sync_state.listed_repositories("org:acme", both[:1], sync.ledger.state)
-    assert set(sync.sync_state.known().repositories) == {WIDGETS}
+    assert set(sync.sync_state.known.repositories) == {WIDGETS}
 
 
 def test_runs_of_a_removed_repository_do_not_count_for_staleness() -> None:
@@ -65,8 +65,8 @@ def test_runs_of_a_removed_repository_do_not_count_for_staleness() -> None:
         sync.sync_state.was_read(Read(Kind.REPOSITORIES, "org:acme"), later)
         sync.sync_state.listed_repositories("org:acme", both[:1], sync.ledger.state)
         sync.sync_state.was_read(Read(Kind.NEWEST, WIDGETS), later)
-        assert not sync.sync_state.known().runs
-        assert staleness(sync.sync_state.known(), later) == 0.0
+        assert not sync.sync_state.known.runs
+        assert staleness(sync.sync_state.known, later) == 0.0
         # This list was being read when the repository was removed.
         sync.sync_state.listed_runs("acme/old", [ACTIVE], NOW)
 
@@ -83,9 +83,9 @@ def test_an_incomplete_list_adds_repositories_and_removes_none() -> None:
     sync.sync_state.listed_repositories("org:acme", [ListedRepository(WIDGETS, 5.0)], state)
     other = [ListedRepository("acme/other", 7.0)]
     sync.sync_state.listed_repositories("org:acme", other, state, whole=False)
-    assert sync.sync_state.known().repositories == {WIDGETS: 5.0, "acme/other": 7.0}
+    assert sync.sync_state.known.repositories == {WIDGETS: 5.0, "acme/other": 7.0}
     sync.sync_state.listed_repositories("org:acme", other, state)
-    assert sync.sync_state.known().repositories == {"acme/other": 7.0}
+    assert sync.sync_state.known.repositories == {"acme/other": 7.0}
 
 
 def test_the_list_of_one_scope_removes_no_repository_of_another() -> None:
@@ -97,4 +97,4 @@ def test_the_list_of_one_scope_removes_no_repository_of_another() -> None:
     sync.sync_state.listed_repositories("repo:acme/tools", [ListedRepository("acme/tools")], state)
     sync.sync_state.listed_repositories("org:acme", [ListedRepository(WIDGETS)], state)
     sync.sync_state.listed_repositories("org:acme", [], state)
-    assert set(sync.sync_state.known().repositories) == {"acme/tools"}
+    assert set(sync.sync_state.known.repositories) == {"acme/tools"}

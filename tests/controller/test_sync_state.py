@@ -169,7 +169,7 @@ def test_reads_of_completed_runs_are_pruned(sync: SyncWithLedger) -> None:
     reads = [Read(kind, WIDGETS, 7 if kind in (Kind.JOBS, Kind.RUN) else 0) for kind in kinds]
     for read in reads:
         sync.sync_state.was_read(read, NOW)
-    assert set(sync.sync_state.known().turns) == set(reads)
+    assert set(sync.sync_state.known.turns) == set(reads)
     sync.sync_state.listed_runs(WIDGETS, [OVER], NOW)
     sync.sync_state.listed_repositories("org:acme", [], sync.ledger.state)
     sync.read()
@@ -177,7 +177,7 @@ def test_reads_of_completed_runs_are_pruned(sync: SyncWithLedger) -> None:
         # each when its read ends
         sync.sync_state.was_read(read, NOW)
         sync.sync_state.was_not_read(read, NOW, counts=True)
-    assert not sync.sync_state.known().turns
+    assert not sync.sync_state.known.turns
 
 
 def test_jobs_of_a_run_that_is_active_again_are_kept(sync: SyncWithLedger) -> None:
@@ -212,7 +212,7 @@ def test_a_job_of_a_newer_attempt_is_added_although_its_run_was_listed_as_comple
     assert sync.read(replace(listed(1, ENDED), run_attempt=1), again)[1:] == (again,)
     sync.sync_state.listed_runs(WIDGETS, [OVER], NOW + ABANDONED_AFTER)
     assert sync.state(2) is shown
-    assert KEY in sync.sync_state.known().runs
+    assert KEY in sync.sync_state.known.runs
 
 
 def test_abandoning_a_job_that_has_started_changes_nothing(sync: SyncWithLedger) -> None:
@@ -236,11 +236,11 @@ def test_runs_are_remembered_from_lists_and_from_the_ledger_until_they_are_over(
     sync: SyncWithLedger,
 ) -> None:
     sync.apply(replace(reported(1), run_id=8), replace(reported(2, QUEUED, "elsewhere"), run_id=9))
-    assert set(sync.sync_state.known().runs) == {KEY, (WIDGETS, 8)}
+    assert set(sync.sync_state.known.runs) == {KEY, (WIDGETS, 8)}
     sync.sync_state.listed_runs(WIDGETS, [OVER, replace(OVER, id=8), replace(OVER, id=10)], NOW)
-    assert sync.sync_state.known().runs[KEY].changed
+    assert sync.sync_state.known.runs[KEY].changed
     sync.read(listed(3, ENDED))
-    assert set(sync.sync_state.known().runs) == {(WIDGETS, 8)}
+    assert set(sync.sync_state.known.runs) == {(WIDGETS, 8)}
 
 
 @pytest.mark.case(
@@ -255,11 +255,11 @@ def test_a_changed_run_is_read_at_its_normal_interval_after_its_jobs_were_read(
     sync.apply(reported(1))
     sync.sync_state.listed_runs(WIDGETS, [ACTIVE], NOW)
     sync.sync_state.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
-    assert sync.sync_state.known().runs[KEY].changed
+    assert sync.sync_state.known.runs[KEY].changed
     sync.read(listed(1))
-    assert not sync.sync_state.known().runs[KEY].changed
+    assert not sync.sync_state.known.runs[KEY].changed
     sync.sync_state.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
-    assert not sync.sync_state.known().runs[KEY].changed
+    assert not sync.sync_state.known.runs[KEY].changed
 
 
 def test_repositories_outside_the_scopes_use_no_place_in_the_limit() -> None:
@@ -268,9 +268,9 @@ def test_repositories_outside_the_scopes_use_no_place_in_the_limit() -> None:
     others = [ListedRepository(f"acme/other{n}") for n in range(MOST_REPOSITORIES)]
     many = [ListedRepository(f"acme/w{n}") for n in range(MOST_REPOSITORIES)]
     sync.sync_state.listed_repositories("org:acme", [*others, *many, *many], sync.ledger.state)
-    assert set(sync.sync_state.known().repositories) == {one.name for one in many}
+    assert set(sync.sync_state.known.repositories) == {one.name for one in many}
     sync.sync_state.listed_repositories("org:acme", [*many, *others[:1]], sync.ledger.state)
-    assert len(sync.sync_state.known().repositories) == MOST_REPOSITORIES
+    assert len(sync.sync_state.known.repositories) == MOST_REPOSITORIES
 
 
 def test_failed_reads_are_counted_until_one_succeeds() -> None:
@@ -280,7 +280,7 @@ def test_failed_reads_are_counted_until_one_succeeds() -> None:
     assert struck == [1, 1, 2]
     sync.sync_state.was_read(scope, NOW + 3.0, 4)
     sync.sync_state.was_not_read(scope, NOW + 4.0, counts=True)
-    assert sync.sync_state.known().turns == {scope: Turn(NOW + 4.0, NOW + 3.0, 1, 4)}
+    assert sync.sync_state.known.turns == {scope: Turn(NOW + 4.0, NOW + 3.0, 1, 4)}
 
 
 @pytest.mark.case(
@@ -298,19 +298,19 @@ def test_a_repository_name_in_different_case_is_read_once() -> None:
     sync.apply(reported(1))
     assert sync.ledger.state.jobs[JobId(1)].repository == WIDGETS
     sync.sync_state.listed_repositories("repo:acme/Widgets", shown, sync.ledger.state)
-    known = sync.sync_state.known()
+    known = sync.sync_state.known
     assert (set(known.repositories), set(known.runs)) == ({"acme/Widgets"}, {("acme/Widgets", 7)})
 
 
 def test_a_run_missing_from_the_lists_is_read_itself(sync: SyncWithLedger) -> None:
     late, itself = NOW + UNLISTED_FOR + 1.0, Read(Kind.RUN, *KEY)
-    assert itself not in next_reads(sync.sync_state.known(), NOW + UNLISTED_FOR, 99)
-    assert itself in next_reads(sync.sync_state.known(), late, 99)
+    assert itself not in next_reads(sync.sync_state.known, NOW + UNLISTED_FOR, 99)
+    assert itself in next_reads(sync.sync_state.known, late, 99)
     sync.sync_state.run_is_not_there(*KEY, late)
-    assert KEY not in sync.sync_state.known().runs
+    assert KEY not in sync.sync_state.known.runs
     sync.apply(reported(1))
     sync.sync_state.run_is_not_there(*KEY, late)
-    assert itself not in next_reads(sync.sync_state.known(), late, 99)
+    assert itself not in next_reads(sync.sync_state.known, late, 99)
 
 
 def test_the_repositories_of_the_scope_have_their_last_activity() -> None:
@@ -319,12 +319,12 @@ def test_the_repositories_of_the_scope_have_their_last_activity() -> None:
     names = [WIDGETS, "acme/world", "acme/tools", "acme/other"]
     found = [ListedRepository(name, 5.0) for name in names]
     sync.sync_state.listed_repositories("org:acme", found, sync.ledger.state)
-    assert sync.sync_state.known().repositories == {WIDGETS: 5.0, "acme/world": 5.0}
+    assert sync.sync_state.known.repositories == {WIDGETS: 5.0, "acme/world": 5.0}
     sync.apply(reported(1), replace(queued(2, NOW), repository="globex/else"))
     sync.sync_state.was_read(Read(Kind.NEWEST, "acme/world"), NOW)
     sync.sync_state.listed_repositories("org:acme", found[:1], sync.ledger.state)
-    assert sync.sync_state.known().repositories == {WIDGETS: NOW}
-    assert sync.sync_state.known().turns == {}
+    assert sync.sync_state.known.repositories == {WIDGETS: NOW}
+    assert sync.sync_state.known.turns == {}
 
 
 class Unread(dict[JobId, Job]):
@@ -348,7 +348,7 @@ def test_the_sync_state_follows_the_ledger_without_scanning_every_job() -> None:
     sync.ledger.apply(replace(reported(10), run_id=3, repository="acme/tools", at=NOW + 5.0))
     sync.ledger.apply(replace(reported(1, ENDED), run_id=1, at=NOW + 5.0))
     sync.sync_state.add_known(state, NOW + 5.0)
-    known = sync.sync_state.known()
+    known = sync.sync_state.known
     assert set(known.runs) == {(WIDGETS, 0), (WIDGETS, 1), (WIDGETS, 2), ("acme/tools", 3)}
     assert known.repositories == {WIDGETS: NOW + 5.0, "acme/tools": NOW + 5.0}
     shown = sync.sync_state.listed_jobs((WIDGETS, 1), [], state, NOW + 120.0)

@@ -97,6 +97,7 @@ class Fleet:
             world.providers,
             {},
             self.controller.machine_lists.list_now,
+            world.providers,
         )
         self.endpoint = BootstrapEndpoint(self.service, b"", CountingTelemetry())
         self.books = Books()

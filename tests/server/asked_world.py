@@ -6,23 +6,20 @@ from dataclasses import dataclass, field
 from autoscaler.controller.operators.answers import FleetQueries, UnknownRecordError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.identifiers import Instant, JobId, SkuName
-from autoscaler.model.machines.machine import MachineState
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, Starts, WaitObjective
-from autoscaler.views import grid, jobs, machines
+from autoscaler.views import grid
 from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (
     Explanation,
     explain_job,
-    explain_labels,
 )
-from autoscaler.views.jobs import unmatched_jobs
-from autoscaler.views.machines import MachineView
-from autoscaler.views.offerings import OptionView, offerings_of
 from autoscaler.views.overview import Overview, Sample, oldest_jobs
 from autoscaler.views.past import Past
 from autoscaler.views.status import Counts, StatusView, status
+from autoscaler.views.waits import Reasons
 from tests.ledger.builders import World
 
 
@@ -46,6 +43,13 @@ class AskedWorld(FleetQueries):
     def now(self) -> Instant:
         return self.world.now
 
+    def fleet(self) -> Fleet:
+        return self.world.fleet()
+
+    @property
+    def waiting(self) -> Reasons:
+        return self.world.plan().waiting
+
     def status(self) -> StatusView:
         state = self.world.state
         counts = Counts(
@@ -63,9 +67,6 @@ class AskedWorld(FleetQueries):
         )
         return status(self.world.fleet(), self.world.plan().waiting, counts)
 
-    def knows_sku(self, sku: SkuName) -> bool:
-        return machines.knows_sku(self.world.fleet(), sku)
-
     def overview(self) -> Overview:
         now = Sample(self.world.now, *(0, 0, 0, 0, 0))
         return Overview(
@@ -78,36 +79,11 @@ class AskedWorld(FleetQueries):
             self.objectives,
         )
 
-    def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[jobs.JobView]:
-        return jobs.waiting_jobs(self.world.fleet(), self.world.plan().waiting, sku, limit)
-
-    def unmatched_jobs(self, limit: int) -> Sequence[jobs.JobView]:
-        return unmatched_jobs(self.world.fleet(), limit)
-
-    def running_jobs(self, sku: SkuName | None, limit: int) -> Sequence[jobs.JobView]:
-        return jobs.running_jobs(self.world.fleet(), self.world.plan().waiting, sku, limit)
-
-    def machines(
-        self, sku: SkuName | None, state: MachineState | None, limit: int
-    ) -> Sequence[MachineView]:
-        return machines.machines(self.world.fleet(), sku, state, limit)
-
-    def machine(self, name: str) -> MachineView | None:
-        fleet = self.world.fleet()
-        known = machines.named(fleet, name)
-        return machines.view_of(fleet, known) if known is not None else None
-
-    def offerings(self, sku: SkuName) -> Sequence[OptionView]:
-        return tuple(offerings_of(self.world.fleet(), (sku,)))
-
     def explain(self, job: JobId) -> Explanation | None:
         known = self.world.state.jobs.get(job)
         if known is None:
             return None
         return explain_job(self.world.fleet(), self.world.plan().waiting, known)
-
-    def explain_labels(self, repository: str | None, labels: Sequence[str]) -> Explanation:
-        return explain_labels(self.world.fleet(), repository, labels)
 
     def cost(self) -> CostView:
         return cost(self.world.fleet(), 2.5, self.spent)

@@ -27,6 +27,7 @@ from autoscaler.server.operators.console_pages import ConsolePages
 from autoscaler.server.operators.sessions import LIFETIME, MOST_SESSIONS, Sessions
 from autoscaler.server.tokens import MOST_WRONG, WRONG_FOR, WrongTokens
 from autoscaler.views.grid import Commit
+from autoscaler.views.jobs import running_jobs
 from autoscaler.views.past import FailedTries, Past, WaitedFor
 from tests.console.serving import OPERATOR, READER, Console, NoWebhook, Tokens, pages, served
 from tests.ledger.builders import ALICE, World
@@ -226,7 +227,7 @@ async def test_queued_jobs_that_no_sku_serves_are_counted_on_the_first_page_and_
 
 async def test_a_job_that_is_in_the_store_only_is_shown(reader: Reader) -> None:
     await reader.sign_in()
-    known = reader.answers.running_jobs(None, 1)[0]
+    known = running_jobs(reader.answers.fleet(), reader.answers.waiting, None, 1)[0]
     explained = reader.answers.explain(JobId(known.id))
     assert explained is not None
     ended = replace(known, id=9, state="completed", conclusion="failure")

@@ -64,7 +64,6 @@ class SyncState:
 
     def __init__(self, account: str, scopes: Iterable[str], began_at: Instant) -> None:
         self.account = account
-        self._began_at = began_at
         self._scopes = dict.fromkeys(scopes, False)
         self._repositories: dict[str, Instant] = {}
         self._names: dict[str, str] = {}
@@ -72,10 +71,8 @@ class SyncState:
         self._runs: dict[RunKey, _Run] = {}
         self._turns: dict[Read, Turn] = {}
         self._asked: dict[JobId, Instant] = {}
-
-    def known(self) -> Known:
-        """Return what the schedule needs to choose the next reads. It shows later changes, too."""
-        return Known(self._began_at, self._scopes, self._repositories, self._runs, self._turns)
+        self.known = Known(began_at, self._scopes, self._repositories, self._runs, self._turns)
+        """What the schedule needs to choose the next reads. It shows later changes, too."""
 
     @property
     def unwatched(self) -> int:

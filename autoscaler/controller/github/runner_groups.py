@@ -52,12 +52,28 @@ class GroupWatch:
         """Run until cancelled."""
         while True:
             for scope in self._scopes():
-                key, now = (scope.key, scope.runner_group), self._clock.now()
-                if now >= self._due.get(key, now):
-                    self._due[key] = now + (EVERY if await self._check_group(scope) else AGAIN)
-                elif self._has_jobs_on_hold(scope):
-                    await self._read(scope)
+                await self._look(scope)
             await self._clock.sleep(LOOK_EVERY)
+
+    async def _look(self, scope: Scope) -> None:
+        """Read one runner group if it is due, and compare it. Read it, too, while jobs of it are on hold."""
+        key, now = (scope.key, scope.runner_group), self._clock.now()
+        is_due = now >= self._due.get(key, now)
+        if not is_due and not self._has_jobs_on_hold(scope):
+            return
+        pause = EVERY
+        try:
+            group = await self._github.runner_group(*key)
+            await self._journal.record(RunnerGroupRead(self._journal.now, *key, group))
+            if is_due:
+                await self._compare(scope, group)
+        except GitHubError as error:
+            pause = AGAIN
+            _log.warning(
+                "runner_group_not_read", scope=key[0], runner_group=key[1], error=str(error)
+            )
+        if is_due:
+            self._due[key] = now + pause
 
     def _has_jobs_on_hold(self, scope: Scope) -> bool:
         return any(
@@ -73,21 +89,14 @@ class GroupWatch:
         }
         return list(groups.values())
 
-    async def _check_group(self, scope: Scope) -> bool:
-        """Compare one runner group with `access`. Return False if it could not be read.
+    async def _compare(self, scope: Scope, group: RunnerGroup) -> None:
+        """Compare one runner group with `access`. Raises GitHubError.
 
         The organization's repositories matter only for a group that admits all of them.
         """
-        group = await self._read(scope)
-        if group is None:
-            return False
         listed: Listing[ListedRepository] = Listing()
         if group.repositories is None:
-            try:
-                listed = await self._lists.repositories(scope.key)
-            except GitHubError as error:
-                self._report_unread(scope, error)
-                return False
+            listed = await self._lists.repositories(scope.key)
         known = tuple(one.name for one in listed.items)
         catalogue = self._journal.ledger.state.catalogue
         found = excesses(catalogue, scope, group, known)
@@ -105,26 +114,6 @@ class GroupWatch:
                 is_complete=listed.whole,
             )
         self._report(scope, {finding.excess for finding in found}, is_complete=listed.whole)
-        return True
-
-    async def _read(self, scope: Scope) -> RunnerGroup | None:
-        """Read one runner group, for the ledger, too. Return None if it could not be read."""
-        try:
-            group = await self._github.runner_group(scope.key, scope.runner_group)
-        except GitHubError as error:
-            self._report_unread(scope, error)
-            return None
-        now = self._journal.now
-        await self._journal.record(RunnerGroupRead(now, scope.key, scope.runner_group, group))
-        return group
-
-    def _report_unread(self, scope: Scope, error: GitHubError) -> None:
-        _log.warning(
-            "runner_group_not_read",
-            scope=scope.key,
-            runner_group=scope.runner_group,
-            error=str(error),
-        )
 
     def _report(self, scope: Scope, found: Collection[Excess], *, is_complete: bool) -> None:
         """Set the metric of a group.

@@ -1,7 +1,7 @@
 """Reads GitHub's lists within a budget of calls, so that a lost webhook delays a job by about a minute.
 
-Each account has a rate of calls a second; a 304 answer (nothing changed) costs nothing. `sync_schedule`
-chooses the next read, and `sync_state` turns answers into events.
+Each account has a rate of calls a second; a 304 answer (nothing changed) costs nothing. `read_schedule`
+chooses the next read, and `account_state` turns answers into events.
 """
 
 import asyncio
@@ -81,8 +81,7 @@ async def synchronize(
         scopes.setdefault(scope.owner.lower(), []).append(scope.key)
     async with asyncio.TaskGroup() as group:
         for account, keys in scopes.items():
-            state = SyncState(account, keys, clock.now())
-            sync = _AccountSync(state, keys, journal, lists, github, recall, clock)
+            sync = _AccountSync(account, keys, journal, lists, github, recall, clock)
             group.create_task(sync.run(telemetry))
 
 
@@ -91,7 +90,7 @@ class _AccountSync:
 
     def __init__(
         self,
-        state: SyncState,
+        account: str,
         scopes: list[str],
         journal: Journal,
         lists: GitHubLists,
@@ -99,7 +98,7 @@ class _AccountSync:
         recall: Recall,
         clock: Clock,
     ) -> None:
-        self.state = state
+        self.state = SyncState(account, scopes, clock.now())
         self._scope = scopes[0]
         self._registrations = {scope: Registrations() for scope in scopes}
         self._journal = journal
@@ -117,19 +116,14 @@ class _AccountSync:
         self._not_before: Instant = 0.0
         self._listed_at: dict[str, Instant] = {}
 
-    @property
-    def staleness(self) -> Seconds:
-        """The age of the oldest read of something active (see `sync_schedule.staleness`)."""
-        now = self._clock.now()
-        return staleness(self.state.known(), now)
-
     async def run(self, telemetry: Telemetry) -> None:
         """Read this account's lists until cancelled. Raises StoreError."""
         async with asyncio.TaskGroup() as readings:
             for tick in count():
                 self.tick(readings)
                 if tick % REPORTED_EVERY == 0:
-                    telemetry.github_staleness(self.state.account, self.staleness)
+                    age = staleness(self.state.known, self._clock.now())
+                    telemetry.github_staleness(self.state.account, age)
                     telemetry.github_unwatched(self.state.account, self.state.unwatched)
                 await self._clock.sleep(TICK)
 
@@ -143,7 +137,7 @@ class _AccountSync:
             self._awaits_runners = awaits_runner_list(self._journal.ledger.state, now)
         if now < self._not_before:
             return
-        known, reads = self.state.known(), []
+        known, reads = self.state.known, []
         if self._awaits_runners:
             reads = due_runner_lists(known, now, self._under_way)
         most = min(AT_ONCE - len(self._under_way), int(self._level)) - len(reads)

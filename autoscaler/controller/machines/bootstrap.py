@@ -62,7 +62,7 @@ class BootstrapService:
     All requests but `attest` take the machine and its nonce, and refuse a nonce other than that of the last
     accepted attestation. Reports are durable on return, except stages and heartbeats.
     `list_now` lists a provider's machines and waits for the list. Machines of a provider that is not
-    in `opened` yet get 503 (None: all providers are open).
+    in `opened` yet get 503.
     """
 
     def __init__(
@@ -73,16 +73,14 @@ class BootstrapService:
         providers: Mapping[ProviderName, Provider],
         health_checks: Mapping[SkuName, HealthChecks],
         list_now: Callable[[ProviderName, Seconds], Awaitable[None]],
-        opened: Container[ProviderName] | None = None,
+        opened: Container[ProviderName],
     ) -> None:
         self._journal = journal
         self._registrar = registrar
         self._releaser = releaser
         self._providers = providers
         self._health_checks = health_checks
-        self._attestations = Attestations(
-            journal, providers, list_now, providers if opened is None else opened
-        )
+        self._attestations = Attestations(journal, providers, list_now, opened)
         self.shutting_down = False
 
     async def attest(

@@ -51,13 +51,11 @@ class Terminator:
         gathered.append(machine)
         if len(gathered) == 1:
             await self._pacing.sleep(GATHER_FOR)
-            await self._send(provider, self._gathered.pop(provider))
+            machines = self._gathered.pop(provider)
+            for start in range(0, len(machines), MOST_AT_ONCE):
+                await self._send(provider, machines[start : start + MOST_AT_ONCE])
 
     async def _send(self, provider: ProviderName, machines: list[MachineId]) -> None:
-        for start in range(0, len(machines), MOST_AT_ONCE):
-            await self._send_some(provider, machines[start : start + MOST_AT_ONCE])
-
-    async def _send_some(self, provider: ProviderName, machines: list[MachineId]) -> None:
         known = self._journal.ledger.state.machines
         ids = {
             known[machine].placement.provider_id: machine

@@ -124,7 +124,15 @@ class PriceRefresh:
         read = answer.problem is None and bool(answer.prices)
         changed = reader.use_prices(answer.prices, PriceSource.API)
         if not read:
-            self._warn(name, kind, answer.problem)
+            problem = answer.problem
+            _log.warning(
+                "prices_not_read",
+                provider=name,
+                capacity_type=kind.value,
+                error=str(problem or "the provider lists none of these types"),
+                hint=None if problem is None else problem.hint,
+                in_use=self._in_use(name, kind),
+            )
         # Spot prices that could not be read again may now be too old to use.
         too_old = kind is CapacityType.SPOT and not read
         self._report_prices(name, kind, changed or too_old)
@@ -144,7 +152,7 @@ class PriceRefresh:
             self._read_at[where] = min(price.read_at for price in known)
         sources = self.readers[name].price_sources(kind)
         self._telemetry.prices(name, kind, sources, self._read_at.get(where))
-        in_use = {source.value: number for source, number in sources.items() if number}
+        in_use = self._in_use(name, kind)
         if self._reported.get(where) != in_use:
             self._reported[where] = in_use
             if in_use:
@@ -152,19 +160,6 @@ class PriceRefresh:
         if changed:
             self._changed(kind)
 
-    def _warn(
-        self,
-        name: ProviderName,
-        kind: CapacityType,
-        problem: ProviderError | OutcomeUnknownError | None,
-    ) -> None:
-        """Log that prices could not be read. The previous prices stay in use."""
+    def _in_use(self, name: ProviderName, kind: CapacityType) -> dict[str, int]:
         sources = self.readers[name].price_sources(kind)
-        _log.warning(
-            "prices_not_read",
-            provider=name,
-            capacity_type=kind.value,
-            error=str(problem or "the provider lists none of these types"),
-            hint=None if problem is None else problem.hint,
-            in_use={source.value: number for source, number in sources.items() if number},
-        )
+        return {source.value: number for source, number in sources.items() if number}

@@ -16,7 +16,7 @@ from autoscaler.controller.ports.store import Store
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.events import QuotasRead
 from autoscaler.model.identifiers import ProviderName, Seconds
-from autoscaler.model.prices_and_quotas import QuotaSource, ReadingKind
+from autoscaler.model.prices_and_quotas import ReadingKind
 
 READ_EVERY: Seconds = 600.0
 
@@ -76,30 +76,23 @@ class KeptQuotas:
         used old values; `QuotaLimits.problem` then has the error.
         """
         limits = self._providers[name].capabilities.limits
-        if limits is None:
-            self._log(name, problem, {}, None)
-            return
-        readings = limits.readings()
+        readings = () if limits is None else limits.readings()
+        sources = {} if limits is None else limits.sources()
         read_at = min((one.read_at for one in readings), default=None)
-        sources = limits.sources()
-        self._telemetry.quotas(name, sources, read_at)
-        self._log(name, problem or limits.problem, sources, read_at)
-        if readings and limits.problem is None:
+        if limits is not None:
+            problem = problem or limits.problem
+            self._telemetry.quotas(name, sources, read_at)
+        in_use = {source.value: number for source, number in sources.items() if number}
+        news = _kind(problem), in_use
+        if self._logged[name] != news:
+            self._logged[name] = news
+            self._log(name, problem, in_use, read_at)
+        if limits is not None and limits.problem is None and readings:
             await self._store.save_readings(name, ReadingKind.QUOTA, readings)
 
     def _log(
-        self,
-        name: ProviderName,
-        problem: Problem,
-        sources: Mapping[QuotaSource, int],
-        read_at: float | None,
+        self, name: ProviderName, problem: Problem, in_use: dict[str, int], read_at: float | None
     ) -> None:
-        """Log the sources and the problem, if either changed."""
-        in_use = {source.value: number for source, number in sources.items() if number}
-        news = _kind(problem), in_use
-        if self._logged[name] == news:
-            return
-        self._logged[name] = news
         if problem is None:
             _log.info("quotas_in_use", provider=name, sources=in_use)
             return

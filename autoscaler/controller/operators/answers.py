@@ -10,25 +10,24 @@ from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.jobs.job_waits import machine_of
 from autoscaler.model import failed_launches
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.identifiers import Instant, JobId, ProviderName, SkuName
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import Instant, JobId, ProviderName
 from autoscaler.model.jobs.runners import machine_in_name
-from autoscaler.model.machines.machine import Machine, MachineState
+from autoscaler.model.machines.machine import Machine
 from autoscaler.model.plan import Plan
 from autoscaler.model.reasons.faults import Fault
-from autoscaler.views import grid, jobs, machines
+from autoscaler.views import grid, machines
 from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (
     Explanation,
     explain_job,
-    explain_labels,
 )
 from autoscaler.views.grid import Grid, RepositoryView
-from autoscaler.views.jobs import JobView, unmatched_jobs
 from autoscaler.views.machines import MachineView
-from autoscaler.views.offerings import OptionView, offerings_of
 from autoscaler.views.overview import Overview, oldest_jobs
 from autoscaler.views.past import Past, past_of, waited_until
 from autoscaler.views.status import Counts, StatusView, status
+from autoscaler.views.waits import Reasons
 
 KINDS = ("job", "machine", "runner", "launch_request", "sku", "provider", "fleet", "installation")
 """Kinds of history (`HistoryRow.kind`) in which a name is looked up."""
@@ -68,6 +67,15 @@ class FleetQueries:
         """Return the controller's time, by which the ages in an answer count."""
         return self._journal.now
 
+    def fleet(self) -> Fleet:
+        """Return the fleet as it is now, for the functions of `views/`."""
+        return self._journal.fleet()
+
+    @property
+    def waiting(self) -> Reasons:
+        """Why jobs wait, by class, as of the last plan."""
+        return self._last_plan().waiting
+
     def status(self) -> StatusView:
         """Return the state of the fleet as of the last plan."""
         state = self._journal.ledger.state
@@ -86,18 +94,14 @@ class FleetQueries:
             last_hour=self._recent_past.starts(HOUR),
             objectives=self._recent_past.objectives,
         )
-        return status(self._journal.fleet(), self._last_plan().waiting, counts)
-
-    def knows_sku(self, sku: SkuName) -> bool:
-        """Return whether fleet.yaml has this SKU, or a record of a machine of it is still kept."""
-        return machines.knows_sku(self._journal.fleet(), sku)
+        return status(self.fleet(), self.waiting, counts)
 
     def overview(self) -> Overview:
         """Return the state of the fleet with the oldest job of each SKU, and its last hours."""
         past = self._recent_past
         return Overview(
             status=self.status(),
-            oldest=oldest_jobs(self._journal.fleet(), self._last_plan().waiting),
+            oldest=oldest_jobs(self.fleet(), self.waiting),
             hour=past.starts(HOUR),
             day=past.starts(DAY),
             samples=past.samples(),
@@ -105,50 +109,24 @@ class FleetQueries:
             objectives=past.objectives,
         )
 
-    def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
-        """Return the oldest jobs that wait for a machine."""
-        return jobs.waiting_jobs(self._journal.fleet(), self._last_plan().waiting, sku, limit)
-
-    def unmatched_jobs(self, limit: int) -> Sequence[JobView]:
-        """Return the oldest queued jobs that no SKU serves."""
-        return unmatched_jobs(self._journal.fleet(), limit)
-
-    def running_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
-        """Return jobs in progress."""
-        return jobs.running_jobs(self._journal.fleet(), self._last_plan().waiting, sku, limit)
-
-    def machines(
-        self, sku: SkuName | None, state: MachineState | None, limit: int
-    ) -> Sequence[MachineView]:
-        """Return machines; without a state, all that exist or may exist."""
-        return machines.machines(self._journal.fleet(), sku, state, limit)
-
     def machine(self, name: str) -> MachineView | None:
         """Return the machine with this ID, its provider's ID or the name of its runner."""
-        fleet = self._journal.fleet()
+        fleet = self.fleet()
         known = machines.named(fleet, name)
         return machines.view_of(fleet, known) if known is not None else None
-
-    def offerings(self, sku: SkuName) -> Sequence[OptionView]:
-        """Return the offerings of a SKU, each with why it is not used now. Empty if no SKU has this name."""
-        return tuple(offerings_of(self._journal.fleet(), (sku,)))
 
     def explain(self, job: JobId) -> Explanation | None:
         """Return why a job waits, or what became of it; None if it is not in memory any more."""
         known = self._journal.ledger.state.jobs.get(job)
         if known is None:
             return None
-        return explain_job(self._journal.fleet(), self._last_plan().waiting, known)
-
-    def explain_labels(self, repository: str | None, labels: Sequence[str]) -> Explanation:
-        """Return which SKUs serve jobs of `owner/name`, or of any repository, with these labels."""
-        return explain_labels(self._journal.fleet(), repository, labels)
+        return explain_job(self.fleet(), self.waiting, known)
 
     def cost(self) -> CostView:
         """Return what the machines cost now, by SKU."""
         state = self._journal.ledger.state
         dollars = fleet_counts(state, self._journal.now).dollars_per_hour
-        return cost(self._journal.fleet(), dollars, self._spent())
+        return cost(self.fleet(), dollars, self._spent())
 
     def repositories(self) -> Sequence[RepositoryView]:
         """Return the repositories of the jobs that are known, those with the most open jobs first."""
@@ -171,8 +149,8 @@ class FleetQueries:
         stored = await self._store.find_job(job)
         if stored is None:
             return None
-        fleet = self._journal.fleet()
-        explained = explain_job(fleet, self._last_plan().waiting, stored)
+        fleet = self.fleet()
+        explained = explain_job(fleet, self.waiting, stored)
         view = explained.job
         if view is None or view.machine is not None or stored.runner_name is None:
             return explained
@@ -220,7 +198,7 @@ class FleetQueries:
         if job is not None:
             found = machine_of(state, job)
             return [("job", name), *(_records_of(found[1]) if found is not None else ())]
-        machine = machines.named(self._journal.fleet(), name)
+        machine = machines.named(self.fleet(), name)
         if machine is not None:
             return _records_of(machine)
         return [*[(kind, name) for kind in KINDS], *await self._records_of_ended(name)]

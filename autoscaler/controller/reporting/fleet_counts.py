@@ -67,7 +67,11 @@ def fleet_counts(
         dollars_per_hour=max(
             0.0, state.dollars_used - state.spot_costs.below_limits(state.catalogue)
         ),
-        circuits_open=tuple(sku for sku in state.catalogue.skus if _is_circuit_open(state, sku)),
+        circuits_open=tuple(
+            sku
+            for sku in state.catalogue.skus
+            if any(open_circuit(state.cooldowns, key) for key in (boots_key(sku), exits_key(sku)))
+        ),
         option_circuits_open=tuple(
             (sku.name, option.provider)
             for sku in state.catalogue.skus.values()
@@ -77,11 +81,6 @@ def fleet_counts(
             (one.sku, one.provider, one.host) for one in avoided_hosts(state.cooldowns, now)
         ),
     )
-
-
-def _is_circuit_open(state: LedgerState, sku: SkuName) -> bool:
-    rows = (open_circuit(state.cooldowns, key) for key in (boots_key(sku), exits_key(sku)))
-    return any(row is not None for row in rows)
 
 
 async def report_offerings_on_hold(journal: Journal, telemetry: Telemetry, clock: Clock) -> None:

@@ -1,6 +1,5 @@
 """Reports the ledger's history rows, each once, to the metrics and the log."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import structlog
@@ -17,9 +16,7 @@ from autoscaler.model.identifiers import (
     JobId,
     LaunchRequestId,
     MachineId,
-    ProviderName,
     Seconds,
-    SkuName,
 )
 from autoscaler.model.jobs.job import Admission, Job
 from autoscaler.model.machines.failures import FailureClass
@@ -38,22 +35,13 @@ _log = structlog.get_logger(__name__)
 
 def report(state: LedgerState, telemetry: Telemetry, rows: Sequence[HistoryRow]) -> None:
     """Count the events of new history rows."""
-    requested: Counter[tuple[SkuName, ProviderName, CapacityType]] = Counter()
     for row in rows:
         if row.kind == "job":
             _report_job(row, state, telemetry)
         elif row.kind == "machine":
             _report_machine(row, state, telemetry)
-        elif row.kind == "launch_request" and row.event == "recorded":
-            # One launch request may have 1,000 machines: each metric is looked up once.
-            request = state.launch_requests.get(LaunchRequestId(row.record))
-            if request is not None:
-                place = request.sku, request.provider, request.capacity_type
-                requested[place] += len(request.slots)
         elif row.kind == "launch_request":
-            _report_launch_request(row, state)
-    for place, count in requested.items():
-        telemetry.launches(*place, count)
+            _report_launch_request(row, state, telemetry)
 
 
 def _report_job(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> None:
@@ -117,9 +105,14 @@ def _credible(state: LedgerState, machine: Machine, reason: ExitReason) -> ExitR
     return ExitReason.EXITED if had_job and reason in SAID_WITHOUT_A_JOB else reason
 
 
-def _report_launch_request(row: HistoryRow, state: LedgerState) -> None:
+def _report_launch_request(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> None:
     request = state.launch_requests.get(LaunchRequestId(row.record))
-    if request is not None and row.code:
+    if request is None:
+        return
+    if row.event == "recorded":
+        count = len(request.slots)
+        telemetry.launches(request.sku, request.provider, request.capacity_type, count)
+    elif row.code:
         _log.warning(
             "launch_failed",
             launch_request=request.id,

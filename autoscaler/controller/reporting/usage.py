@@ -206,7 +206,10 @@ class RunMeter:
             if now is None:
                 return
             run = self._runs[run_id] = _Run(job.repository, at, at)
-        self._add_time(run, at)
+        if at > run.since:
+            state = RunState.RUNNING if run.open[JobState.IN_PROGRESS] else RunState.WAITING
+            self._telemetry.run_time(run.repository, state, at - run.since)
+            run.since = at
         if before is not None:
             del self._open[job.id]
             run.open[before] -= 1
@@ -216,12 +219,6 @@ class RunMeter:
         if not run.open.total():
             del self._runs[run_id]
             self._telemetry.run_ended(run.repository, max(0.0, at - run.began))
-
-    def _add_time(self, run: _Run, at: Instant) -> None:
-        if at > run.since:
-            state = RunState.RUNNING if run.open[JobState.IN_PROGRESS] else RunState.WAITING
-            self._telemetry.run_time(run.repository, state, at - run.since)
-        run.since = max(run.since, at)
 
 
 def _counted_as(job: Job) -> JobState | None:

@@ -27,6 +27,10 @@ from autoscaler.server.operators.queries import (
     job_with_past,
     jobs_in_state,
 )
+from autoscaler.views.explanation import explain_labels
+from autoscaler.views.jobs import running_jobs, waiting_jobs
+from autoscaler.views.machines import machines
+from autoscaler.views.offerings import offerings_of
 
 ROWS = 100
 """Jobs or machines on the page of a SKU."""
@@ -120,14 +124,14 @@ class ConsolePages:
         if known is None:
             raise MissingPageError(f"fleet.yaml has no SKU {name}.")
         await asyncio.sleep(0)
-        sku = SkuName(name)
+        sku, fleet, waiting = SkuName(name), self._queries.fleet(), self._queries.waiting
         page = SkuPage(
             seen,
             known,
-            self._queries.offerings(sku),
-            self._queries.waiting_jobs(sku, ROWS),
-            self._queries.running_jobs(sku, ROWS),
-            self._queries.machines(sku, None, ROWS),
+            tuple(offerings_of(fleet, (sku,))),
+            waiting_jobs(fleet, waiting, sku, ROWS),
+            running_jobs(fleet, waiting, sku, ROWS),
+            machines(fleet, sku, None, ROWS),
         )
         return await self._render(operator, self._pages.sku, page)
 

@@ -15,8 +15,9 @@ from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.reasons.waiting import Reason
 from autoscaler.server.answers import json_answer
-from autoscaler.views.explanation import Explanation
-from autoscaler.views.jobs import JobView
+from autoscaler.views.explanation import Explanation, explain_labels
+from autoscaler.views.jobs import JobView, running_jobs, unmatched_jobs, waiting_jobs
+from autoscaler.views.machines import knows_sku, machines
 from autoscaler.views.past import Past
 
 MAX_ROWS = 250
@@ -85,7 +86,8 @@ class Queries:
         if state is not None and state not in set(MachineState):
             raise MalformedRequestError(f"`state` must be one of {', '.join(MachineState)}")
         chosen = MachineState(state) if state is not None else None
-        found = self._queries.machines(chosen_sku(request, self._queries), chosen, _limit(request))
+        sku = chosen_sku(request, self._queries)
+        found = machines(self._queries.fleet(), sku, chosen, _limit(request))
         return self._answer(machines=[as_json(machine) for machine in found])
 
     async def _explain(self, request: web.Request) -> web.Response:
@@ -94,7 +96,7 @@ class Queries:
             raise MalformedRequestError("`job` or `labels` must be given")
         if "job" not in request.query:
             labels, repository = chosen_labels(request), chosen_repository(request)
-            found = self._queries.explain_labels(repository, labels)
+            found = explain_labels(self._queries.fleet(), repository, labels)
             return self._answer(explanation=as_json(found), past=as_json(Past()), history=[])
         job = request.query["job"]
         if not (job.isascii() and job.isdigit() and len(job) <= 18):
@@ -138,11 +140,11 @@ def jobs_in_state(
     """Return jobs that wait, run, or match no SKU. Raises MalformedRequestError for another state."""
     match state:
         case "waiting":
-            return queries.waiting_jobs(sku, limit)
+            return waiting_jobs(queries.fleet(), queries.waiting, sku, limit)
         case "in_progress":
-            return queries.running_jobs(sku, limit)
+            return running_jobs(queries.fleet(), queries.waiting, sku, limit)
         case "unmatched" if sku is None:
-            return queries.unmatched_jobs(limit)
+            return unmatched_jobs(queries.fleet(), limit)
         case "unmatched":
             raise MalformedRequestError(
                 "`sku` must not be given with `state` unmatched: no SKU serves them"
@@ -162,7 +164,7 @@ def chosen_sku(request: web.Request, queries: FleetQueries) -> SkuName | None:
         return None
     if _NAME.fullmatch(name) is None:
         raise MalformedRequestError("`sku` must be the name of a SKU")
-    if not queries.knows_sku(SkuName(name)):
+    if not knows_sku(queries.fleet(), SkuName(name)):
         raise UnknownNameError(f"no SKU is called {name}: `autoscaler status --all` lists them")
     return SkuName(name)
 
