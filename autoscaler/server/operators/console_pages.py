@@ -159,7 +159,7 @@ class ConsolePages:
             raise MalformedRequestError(f"`state` must be one of {', '.join(MachineState)}")
         state = MachineState(text) if text is not None else None
         sku = chosen_sku(request, self._queries)
-        found = self._queries.machines(sku, state, MAX_ROWS)
+        found = machines(self._queries.fleet(), sku, state, MAX_ROWS)
         return await self._render(operator, self._pages.machines, found, state, sku or "")
 
     async def _machine(self, request: web.Request, operator: Operator) -> str:
@@ -174,7 +174,7 @@ class ConsolePages:
         found = None
         if request.query.get("labels"):
             labels, repository = chosen_labels(request), chosen_repository(request)
-            found = self._queries.explain_labels(repository, labels)
+            found = explain_labels(self._queries.fleet(), repository, labels)
         return await self._render(operator, self._pages.explain, found)
 
     async def _repositories(self, _: web.Request, operator: Operator) -> str:
