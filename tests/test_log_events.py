@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "docs" / "operations.md", ROOT / "docs" / "runbooks" / "reasons.md")
 
 LOGGED = re.compile(
-    r"\b(?:_log\.(?:warning|error|exception|critical)|_refusals\.note)\(\s*([^\s,)]+)"
+    r"\b(?:_log\.(?:warning|error|exception|critical)(?:\(|, )|_refusals\.note\()\s*([^\s,)]+)"
 )
 """The first argument of a line that is logged as a warning or worse, at once or by `RefusalLog`."""
 

@@ -136,7 +136,9 @@ class Runner:
             if pid == 0:
                 return
             if (one := self._running.pop(pid, None)) is not None:
-                one.process.returncode = code = os.waitstatus_to_exitcode(status)
+                code = os.waitstatus_to_exitcode(status)
+                # The shell of a part that is killed may go on to its end before it is killed, too.
+                one.process.returncode = code = code or int(one.why != "")
                 seconds = time.monotonic() - one.began
                 yield Ended(one.part, code, seconds, usage.ru_utime + usage.ru_stime, one.why)
 

@@ -65,11 +65,11 @@ class NoticeReader:
     def tasks(self) -> list[PeriodicTask]:
         """Two endless tasks for each queue."""
         return [
-            partial(self._repeat, name, task, warning)
+            partial(self._repeat, name, task, warn)
             for name in self._queues
-            for task, warning in (
-                (self._read_messages, "notices_not_read"),
-                (self._read_noticed, "noticed_machines_not_read"),
+            for task, warn in (
+                (self._read_messages, partial(_log.warning, "notices_not_read")),
+                (self._read_noticed, partial(_log.warning, "noticed_machines_not_read")),
             )
         ]
 
@@ -77,15 +77,15 @@ class NoticeReader:
         self,
         name: ProviderName,
         read: Callable[[ProviderName, int], Awaitable[None]],
-        warning: str,
+        warn: Callable[..., None],
     ) -> None:
-        """Call `read` until cancelled, with the number of failures in a row. Log each failure as `warning`."""
+        """Call `read` until cancelled, with the number of failures in a row. Log each failure with `warn`."""
         failures = 0
         while True:
             try:
                 await read(name, failures)
             except (ProviderError, OutcomeUnknownError) as error:
-                _log.warning(warning, provider=name, error=str(error))
+                warn(provider=name, error=str(error))
                 await self._clock.sleep(max(PAUSES.delay(failures), error.retry_after or 0.0))
                 failures += 1
             else:
