@@ -20,7 +20,7 @@ from aiohttp import web
 from autoscaler.console.assets import read_assets
 from autoscaler.console.links import GitHubPages
 from autoscaler.console.pages import Pages
-from autoscaler.controller.operators.answers import FleetQueries
+from autoscaler.controller.operators.fleet_queries import FleetQueries
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.identifiers import Address, Seconds
 from autoscaler.model.operators import Operator, OperatorName, Role

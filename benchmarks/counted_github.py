@@ -25,8 +25,8 @@ from autoscaler.github.requests.budget import RESERVES
 from autoscaler.github.requests.exchange import Importance
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.jobs.job import RunOrigin
+from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 from autoscaler.model.machines.interruptions import RerunOutcome
 from benchmarks.hosted_actions import HostedActions, HostedRun
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from autoscaler.app.event_loop import keep_out_of_collections
 from autoscaler.controller.composition import Controller, Ports
 from autoscaler.controller.intake.deliveries import Intake, Parse
-from autoscaler.controller.operators.answers import FleetQueries
+from autoscaler.controller.operators.fleet_queries import FleetQueries
 from autoscaler.controller.ports.provider import (
     Capabilities,
     LaunchAnswer,

@@ -13,8 +13,8 @@ from autoscaler.cli import commands
 from autoscaler.config import load, not_in_force
 from autoscaler.model.changes import INITIAL_STATES, TRANSITIONS, Record
 from autoscaler.model.deliveries import DeliveryAnswer
-from autoscaler.model.jobs.access import OUTSIDE_ACCESS_REASONS, Excess
 from autoscaler.model.jobs.job import Admission, Job
+from autoscaler.model.jobs.runner_group_excess import OUTSIDE_ACCESS_REASONS, Excess
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import Rerun

@@ -27,8 +27,8 @@ class Clock:
         """Return after `seconds` of this clock."""
         time.sleep(max(0.0, seconds) / self.scale)
 
-    def network(self, seconds: float) -> float:
-        """Return a network timeout in real seconds: the network is not faster in a lab."""
+    def real_timeout(self, seconds: float) -> float:
+        """Return a timeout in real seconds: neither the network nor a program is faster in a lab."""
         return max(3.0, seconds / self.scale)
 
 

@@ -19,7 +19,7 @@ from autoscaler.agent.boot.boot_script import check_boot_script
 from autoscaler.agent.boot.bootstrap_client import Assignment, Controller
 from autoscaler.agent.checks.machine import check_machine
 from autoscaler.agent.clock import Backoff, Clock, uniform
-from autoscaler.agent.driver.installation import check_driver
+from autoscaler.agent.driver.installation import install_wanted_driver
 from autoscaler.agent.hooks.job_hooks import install_hooks
 from autoscaler.agent.host import Host
 from autoscaler.agent.journal import log_line
@@ -139,7 +139,9 @@ class Agent:
             self._heartbeat_at = self._clock.now() + HEARTBEAT
         checks = []
         if all(check.ok for check in check_boot_script(self._host)):
-            checks += check_driver(health_checks, self._host, self._clock, self._report_stage)
+            checks += install_wanted_driver(
+                health_checks, self._host, self._clock, self._report_stage
+            )
         else:
             self._controller.report("stage", {"stage": "boot_script_failed"})
         if all(check.ok for check in checks):

@@ -51,7 +51,7 @@ SCHEDULED = 1190
 def build(host: Host, controller_file: str) -> Agent:
     """Return the agent, made from its settings. Raises BadSettings."""
     clock = Clock(host.time_scale)
-    timeout = clock.network(5.0)
+    timeout = clock.real_timeout(5.0)
     proof = lambda: metadata_proof(host.metadata, timeout)  # noqa: E731
     return Agent(host, clock, connect(controller_file, proof, clock))
 

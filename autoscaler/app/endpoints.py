@@ -5,7 +5,7 @@ from autoscaler.console.assets import read_assets
 from autoscaler.console.links import GitHubPages
 from autoscaler.console.pages import Pages
 from autoscaler.controller.intake.deliveries import Intake
-from autoscaler.controller.operators.answers import FleetQueries
+from autoscaler.controller.operators.fleet_queries import FleetQueries
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.webhook import verify_signature

@@ -36,7 +36,7 @@ from autoscaler.controller.money.foreign_usage import KeptForeignUsage
 from autoscaler.controller.money.price_refresh import PriceRefresh
 from autoscaler.controller.money.quotas import KeptQuotas
 from autoscaler.controller.operators.actions import OperatorActions
-from autoscaler.controller.operators.answers import FleetQueries
+from autoscaler.controller.operators.fleet_queries import FleetQueries
 from autoscaler.controller.operators.holds import OperatorHoldActions
 from autoscaler.controller.operators.recent_past import RecentPast
 from autoscaler.controller.operators.reconfiguration import Reconfiguration

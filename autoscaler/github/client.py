@@ -48,8 +48,8 @@ from autoscaler.github.runner_groups import RunnerGroups
 from autoscaler.github.settings import GitHubSettings
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
-from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.jobs.job import RunOrigin
+from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 
 _log = structlog.get_logger(__name__)
 

@@ -22,7 +22,7 @@ from autoscaler.github.requests.outcomes import NotShownError
 from autoscaler.github.requests.received import Received
 from autoscaler.github.requests.single_flight import SingleFlight
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.jobs.access import RunnerGroup
+from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 
 REPOSITORY_GROUP_ID = 1
 """The id of a repository's only group, the default one (docs.github.com: organizations have groups)."""

@@ -19,9 +19,9 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
-from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import JobState, RunOrigin
+from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, TerminationReason

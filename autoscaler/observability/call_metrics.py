@@ -10,8 +10,8 @@ from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
-from autoscaler.model.jobs.access import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.jobs.job import Admission
+from autoscaler.model.jobs.runner_group_excess import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.machines.failures import HEALTH_CHECKS
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.prices_and_quotas import PriceSource, QuotaSource

@@ -19,7 +19,7 @@ class VirtualClock:
     def sleep(self, seconds: float) -> None:
         self.time += max(0.0, seconds)
 
-    def network(self, seconds: float) -> float:
+    def real_timeout(self, seconds: float) -> float:
         return seconds
 
 

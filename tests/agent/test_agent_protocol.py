@@ -259,9 +259,9 @@ def test_a_controller_file_that_cannot_be_used_is_reported(
 
 
 def test_a_time_limit_for_the_network_is_never_below_three_seconds(agent: ModuleType) -> None:
-    assert agent.Clock(1.0).network(10.0) == 10.0
-    assert agent.Clock(2.0).network(10.0) == 5.0
-    assert agent.Clock(80.0).network(10.0) == 3.0
+    assert agent.Clock(1.0).real_timeout(10.0) == 10.0
+    assert agent.Clock(2.0).real_timeout(10.0) == 5.0
+    assert agent.Clock(80.0).real_timeout(10.0) == 3.0
 
 
 def test_the_usual_port_of_https_is_443(agent: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

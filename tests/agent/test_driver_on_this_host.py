@@ -102,7 +102,7 @@ def test_a_log_that_cannot_be_written_is_reported(agent: ModuleType, tmp_path: P
     (tmp_path / "var").touch()
     host = agent.Host({"root": str(tmp_path)})
     stages: list[str] = []
-    found = agent.check_driver({"driver": PLAN}, host, VirtualClock(), stages.append)
+    found = agent.install_wanted_driver({"driver": PLAN}, host, VirtualClock(), stages.append)
     detail = f"{host.driver_log}: {os.strerror(errno.ENOTDIR)}"
     assert [tuple(one) for one in found] == [("driver_space", False, detail)]
     assert stages == []

@@ -159,7 +159,7 @@ def test_a_nvidia_smi_that_hangs_fails(image: Image, agent: ModuleType) -> None:
         asked.append(seconds)
         return 0.1
 
-    image.clock.network = short  # type: ignore[method-assign]
+    image.clock.real_timeout = short  # type: ignore[method-assign]
     assert image.failed(ONE_A10G) == {"gpu_query": "nvidia-smi did not answer in time"}
     assert asked == [agent.GPU_ANSWER]
 

@@ -76,7 +76,7 @@ def test_a_check_that_hangs_fails_after_its_time(agent: ModuleType, open_folder:
         asked.append(seconds)
         return 0.1
 
-    clock.network = short  # type: ignore[method-assign]
+    clock.real_timeout = short  # type: ignore[method-assign]
     [(passed, said)] = check(agent, open_folder, clock)
     assert not passed
     assert said.endswith("did not answer in time")

@@ -34,7 +34,7 @@ class ShortClock(VirtualClock):
 
     patience = 60.0
 
-    def network(self, seconds: float) -> float:
+    def real_timeout(self, seconds: float) -> float:
         return self.patience
 
 

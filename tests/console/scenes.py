@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autoscaler.controller.composition import Settings
-from autoscaler.controller.operators.answers import FleetQueries
+from autoscaler.controller.operators.fleet_queries import FleetQueries
 from autoscaler.controller.ports.bootstrap import Assigned, BootstrapRefusedError
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.controller.reconciler import Pace

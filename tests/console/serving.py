@@ -10,7 +10,7 @@ from aiohttp import web
 from autoscaler.console.assets import read_assets
 from autoscaler.console.links import GitHubPages
 from autoscaler.console.pages import Pages
-from autoscaler.controller.operators.answers import FleetQueries
+from autoscaler.controller.operators.fleet_queries import FleetQueries
 from autoscaler.model.operators import Operator, OperatorName, Role
 from autoscaler.server.listening.serving import Serving
 from autoscaler.server.operators.console import ConsoleEndpoint

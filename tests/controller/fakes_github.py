@@ -9,8 +9,8 @@ from autoscaler.controller.ports.github import GitHubError, Redelivered
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 from autoscaler.simulator.world.controller.process import ProcessGoneError
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.github.actions import Actions

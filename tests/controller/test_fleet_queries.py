@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autoscaler.controller.composition import Ports
-from autoscaler.controller.operators.answers import FleetQueries, UnknownRecordError
+from autoscaler.controller.operators.fleet_queries import FleetQueries, UnknownRecordError
 from autoscaler.model.accounting import MachineUse
 from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import JobId, SkuName

@@ -12,8 +12,8 @@ from autoscaler.controller.ports.github import OperatorError
 from autoscaler.model.catalogue import Access, Catalogue, Scope
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import JobId, Seconds
-from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import catalogue, sku

@@ -19,7 +19,7 @@ from autoscaler.controller.ports.github import (
 )
 from autoscaler.github.client import GitHubClient
 from autoscaler.model.identifiers import JobId, RunnerName
-from autoscaler.model.jobs.access import RunnerGroup
+from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 from lab.github.settings import AnswerFault, LabRunnerGroup
 from tests.github.conftest import World, job_spec
 from tests.github.doubles import START

@@ -9,8 +9,8 @@ from autoscaler.ledger.job_holds import GROUP_VALID
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.jobs.job import JobState, RunOrigin
+from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 from autoscaler.model.machines.machine import ExitReason
 from autoscaler.model.operators import HoldTarget, TargetKind
 from autoscaler.model.plan import Launch

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autoscaler.model.catalogue import Access, Scope
-from autoscaler.model.jobs.access import Excess, Finding, RunnerGroup, excesses
+from autoscaler.model.jobs.runner_group_excess import Excess, Finding, RunnerGroup, excesses
 from tests.planner.fleets import catalogue, sku
 
 KNOWN = ("acme/widgets", "acme/gadgets", "acme/secret")

@@ -15,8 +15,8 @@ from autoscaler.model.accounting import FailureCause, MachineUse, RunState, Wait
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import ProviderName, SkuName
-from autoscaler.model.jobs.access import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.jobs.job import Admission
+from autoscaler.model.jobs.runner_group_excess import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.machines.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome

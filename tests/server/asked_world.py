@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from autoscaler.controller.operators.answers import FleetQueries, UnknownRecordError
+from autoscaler.controller.operators.fleet_queries import FleetQueries, UnknownRecordError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.fleet import Fleet

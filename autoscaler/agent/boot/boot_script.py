@@ -58,7 +58,7 @@ def run_once(script: str, host: Host, clock: Clock) -> None:
     log_line("running the boot script")
     began = clock.now()
     try:
-        status = _run_powershell(script, log_file(host), clock.network(BOOT_SCRIPT))
+        status = _run_powershell(script, log_file(host), clock.real_timeout(BOOT_SCRIPT))
     except OSError as error:
         log_line(f"the boot script does not start: {error}")
         status = NOT_STARTED

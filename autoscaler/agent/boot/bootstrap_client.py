@@ -66,7 +66,7 @@ class Controller:
 
     def poll(self, wait: float) -> Assignment | None:
         """Wait at most `wait` seconds for a registration. Raises TryAgain, AttestAgain, PowerOff."""
-        limit = self._clock.network(wait + 10.0)
+        limit = self._clock.real_timeout(wait + 10.0)
         return self._call("poll", {"wait": wait}, http.client.OK, _parse_polled, limit)[0]
 
     def report(self, step: str, body: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ class Controller:
     ) -> Answer:
         text = json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **headers}
-        return self._link.ask("POST", path, sent, text, limit or self._clock.network(10.0))
+        return self._link.ask("POST", path, sent, text, limit or self._clock.real_timeout(10.0))
 
     def _expect(
         self, answer: Answer, status: int, read: Callable[[dict[str, Any]], Found | None]

@@ -148,4 +148,4 @@ def _run_rocm(argv: list[str], host: Host, clock: Clock) -> Output:
 
 
 def _run(argv: list[str], clock: Clock) -> Output:
-    return run_program(argv, clock.network(GPU_ANSWER))
+    return run_program(argv, clock.real_timeout(GPU_ANSWER))

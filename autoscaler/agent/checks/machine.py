@@ -175,7 +175,9 @@ def check_image(host: Host, clock: Clock) -> list[Check]:
     try:
         identity, variables = runner_account(host)
         environment = {**os.environ, **variables}
-        done = run_program([path], clock.network(IMAGE_CHECK), env=environment, cwd="/", **identity)
+        done = run_program(
+            [path], clock.real_timeout(IMAGE_CHECK), env=environment, cwd="/", **identity
+        )
     except (BadSettings, NotInstalled, NoUsableAnswer) as error:
         return [Check("image", False, str(error))]
     detail = last_line(done.text)

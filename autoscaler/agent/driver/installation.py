@@ -31,7 +31,7 @@ WINDOWS_VENDORS: dict[str, NewTry] = {"nvidia": NvidiaWindowsTry}
 """The installation of each vendor's driver, by operating system."""
 
 
-def check_driver(
+def install_wanted_driver(
     health_checks: dict[str, Any], host: Host, clock: Clock, report: Callable[[str], None]
 ) -> list[Check]:
     """Install the driver that the controller's parameters name. Without any: no checks.
@@ -101,7 +101,9 @@ def install_from_file(path: str, host_file: str) -> int:
     The file is what `autoscaler images driver` prints. Raises BadSettings.
     """
     host = Host(read_trusted(host_file) or {})
-    found = check_driver({"driver": read_trusted(path)}, host, Clock(host.time_scale), log_line)
+    found = install_wanted_driver(
+        {"driver": read_trusted(path)}, host, Clock(host.time_scale), log_line
+    )
     if not found:
         log_line(f"{path}: absent")
         return 1

@@ -79,7 +79,7 @@ class LocalMachine:
             environment = {**os.environ, **QUIET, **variables}
             process, group = start_group(argv, log, env=environment)
         try:
-            status = process.wait(self._clock.network(timeout))
+            status = process.wait(self._clock.real_timeout(timeout))
         except subprocess.TimeoutExpired:
             end_group(process, group)
             name = os.path.basename(argv[0])

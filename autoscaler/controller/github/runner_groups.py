@@ -15,7 +15,7 @@ from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.events import RunnerGroupRead
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.jobs.access import Excess, RunnerGroup, excesses
+from autoscaler.model.jobs.runner_group_excess import Excess, RunnerGroup, excesses
 
 EVERY: Seconds = 3600.0
 AGAIN: Seconds = 300.0

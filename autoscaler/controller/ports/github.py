@@ -7,8 +7,8 @@ from typing import Protocol
 from autoscaler.controller.ports.unlisted_errors import raises_only
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.jobs.job import RunOrigin
+from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 from autoscaler.model.machines.interruptions import RerunOutcome
 
 

@@ -12,10 +12,10 @@ from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.events import JobObserved, RunRead, RunReadRequested
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.jobs.access import REASONS_BY_KEY
 from autoscaler.model.jobs.access_rules import rule_against
 from autoscaler.model.jobs.demand import admits, scope_of
 from autoscaler.model.jobs.job import Job, RunOrigin, RunQuestion
+from autoscaler.model.jobs.runner_group_excess import REASONS_BY_KEY
 from autoscaler.model.jobs.runners import Runner
 
 FIRST_AGAIN: Seconds = 15.0

@@ -36,9 +36,9 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
-from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import Admission, Job, RunOrigin, RunQuestion
+from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 from autoscaler.model.jobs.runners import Runner, RunnerState
 from autoscaler.model.machines.due import Due, due_of
 from autoscaler.model.machines.evidence import StartEvidence

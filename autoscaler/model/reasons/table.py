@@ -385,7 +385,16 @@ class FaultCode(Code):
     QUARANTINED = Entry("quarantined", cause="quarantined by an operator", variants=_REMINDER)
 
 
-GITHUB_DECIDES = frozenset(tuple(WaitCode)[-6:])
+GITHUB_DECIDES = frozenset(
+    {
+        WaitCode.JOB_UNCONFIRMED,
+        WaitCode.NOT_ASSIGNED,
+        WaitCode.RUN_UNKNOWN,
+        WaitCode.FORK_NOT_ALLOWED,
+        WaitCode.PUBLIC_REPOSITORY_NOT_ALLOWED,
+        WaitCode.BRANCH_NOT_ALLOWED,
+    }
+)
 """Each concerns a job that stands in no line yet."""
 
 CODES: Mapping[str, Code] = {

@@ -16,7 +16,7 @@ from functools import partial
 from aiohttp import web
 
 from autoscaler.controller.operators.actions import OperatorActions
-from autoscaler.controller.operators.answers import FleetQueries
+from autoscaler.controller.operators.fleet_queries import FleetQueries
 from autoscaler.controller.operators.holds import OperatorHoldActions
 from autoscaler.controller.ports.operator_requests import (
     ConfigurationRequests,

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from autoscaler.console.assets import Asset
 from autoscaler.console.pages import Pages
-from autoscaler.controller.operators.answers import FleetQueries
+from autoscaler.controller.operators.fleet_queries import FleetQueries
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.operators import Operator

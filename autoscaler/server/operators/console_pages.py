@@ -13,7 +13,7 @@ from aiohttp import web
 
 from autoscaler.console.pages import JobPage, MachinePage, Pages, SkuPage
 from autoscaler.console.rendering import Frame
-from autoscaler.controller.operators.answers import FleetQueries, UnknownRecordError
+from autoscaler.controller.operators.fleet_queries import FleetQueries, UnknownRecordError
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, Seconds, SkuName
 from autoscaler.model.machines.machine import MachineState

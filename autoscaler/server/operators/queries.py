@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from autoscaler.controller.operators.answers import FleetQueries, UnknownRecordError
+from autoscaler.controller.operators.fleet_queries import FleetQueries, UnknownRecordError
 from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.reasons.waiting import Reason

@@ -17,8 +17,8 @@ from autoscaler.controller.ports.github import (
 )
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.model.jobs.access import RunnerGroup
 from autoscaler.model.jobs.job import RunOrigin
+from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.github.actions import Actions
