@@ -132,11 +132,13 @@ _HOLDS = frozenset(HoldKind)
 def _sku(fleet: Fleet, runs: list[Waiting], counts: Counts, name: SkuName) -> SkuView:
     blocked = [run for run in runs if run.blocked and run.code not in _DECIDED_BY_ACCESS]
     most = max(blocked or runs, key=lambda run: run.count, default=None)
+    waiting = sum(run.count for run in runs)
     return SkuView(
         sku=name,
-        waiting=sum(run.count for run in runs),
+        waiting=waiting,
         blocked=sum(run.count for run in blocked),
-        oldest=counts.oldest.get(name),
+        # The jobs that waited in the last plan may all have started since, and others may wait now.
+        oldest=counts.oldest.get(name, 0.0) if waiting else None,
         reasons=most.reasons if most is not None else (),
         running=counts.running.get(name, 0),
         booting=sum(fleet.count(name, state) for state in BOOTING_STATES),

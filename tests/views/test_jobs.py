@@ -290,6 +290,16 @@ def test_the_status_names_the_nodes_that_a_sku_avoids() -> None:
     assert "node_avoided" not in {one.code for one in later.faults}
 
 
+def test_the_oldest_wait_is_a_number_for_each_sku_whose_jobs_waited_in_the_last_plan() -> None:
+    world = World()
+    world.queue(1, 1)
+    plan = world.plan()
+    seen = status(world.fleet(), plan.waiting, Counts({}, {GPU: 5.0, SkuName("cpu"): 9.0}, 0.0))
+    assert {one.sku: one.oldest for one in seen.skus if one.oldest is not None} == {GPU: 5.0}
+    seen = status(world.fleet(), plan.waiting, Counts({}, {}, 0.0))
+    assert {one.sku: one.oldest for one in seen.skus if one.waiting} == {GPU: 0.0}
+
+
 def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None:
     world = World()
     for name in ("a", "b", "c"):
