@@ -35,7 +35,7 @@ CONVERTERS = (
 )
 CONVERTED = (
     "github/settings.py",
-    "model/jobs/access.py",
+    "model/jobs/runner_group_excess.py",
     "model/catalogue.py",
     "providers/*/settings.py",
     "server/listening/settings.py",
