@@ -233,6 +233,48 @@ async def test_a_connection_that_does_not_read_its_answer_can_be_closed_for_a_ne
                 assert len(await unread[0][0].read()) < size
 
 
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock a test can put forward."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+@pytest.mark.parametrize("with_tls", [True, False])
+def test_a_peer_has_the_time_of_a_head_to_read_its_last_answer(
+    with_tls: bool, tmp_path: Path
+) -> None:
+    """Before, the end of a TLS connection cut off what a slow peer had not read after 2 s."""
+    size, files = 16_000_000, make_certificate(tmp_path) if with_tls else None
+
+    async def read_late(after: float, loop: JumpingLoop) -> int:
+        context = ssl.create_default_context(cafile=str(files.certificate)) if files else None
+        async with Backstage(exposed=[b"x" * size]).serving(replace(FULL, tls=files)) as serving:
+            host, port = serving.address.host, serving.address.port
+            pair = await asyncio.open_connection(host, port, ssl=context)
+            async with held([pair]):
+                pair[1].write(HEALTH.replace(b"healthz", b"metrics"))
+                assert b" 200 " in await pair[0].readline()
+                for _ in range(100):
+                    await asyncio.sleep(
+                        0
+                    )  # The server has written what fits, and ended the connection.
+                loop.ahead += after
+                for _ in range(100):
+                    await asyncio.sleep(0)
+                with suppress(ConnectionResetError, ssl.SSLError):
+                    return len(await pair[0].read())
+                return 0
+
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, JumpingLoop)
+        assert runner.run(read_late(0.9 * FULL.head, loop)) > size
+        assert runner.run(read_late(2 * FULL.head, loop)) < size
+
+
 async def strangers_who_read_no_answer(files: TlsFiles | None) -> None:
     """Of the peer that leaves most unread, the oldest connections are closed, and nobody else's."""
     size = 16_000_000  # more than the buffers of the kernel hold

@@ -98,7 +98,7 @@ async def _listen(address: Address) -> list[socket.socket]:
     return sockets
 
 
-_TLS_SHUTDOWN: Seconds = 2.0
+_LAST_BYTES: Seconds = 2.0
 _LINGERING: Seconds = 2.0
 _ACCEPTED_AT_ONCE = 64
 _PAUSE: Seconds = 1.0
@@ -192,7 +192,7 @@ class Listener:
             task.cancel()
         await self._runner.cleanup()
         # A peer that does not read its last bytes must not delay this.
-        await self._places.empty(_TLS_SHUTDOWN)
+        await self._places.empty(_LAST_BYTES)
 
     def _resume(self, listening: socket.socket) -> None:
         if listening.fileno() >= 0:
@@ -256,7 +256,8 @@ class Listener:
         if self._certificate is not None:
             tls["ssl"] = self._certificate.context()
             tls["ssl_handshake_timeout"] = self._settings.head
-            tls["ssl_shutdown_timeout"] = _TLS_SHUTDOWN
+            # After this time, the event loop drops what the peer has not read yet of the last answer.
+            tls["ssl_shutdown_timeout"] = self._settings.head
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             loop = asyncio.get_running_loop()
