@@ -3,6 +3,7 @@
 The tables of transitions stand beside the records. `LedgerState.enter` is the only code that changes a state.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -10,7 +11,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.identifiers import Installations, Instant
+from autoscaler.model.identifiers import Installations, Instant, LaunchRequestId, SkuName
 from autoscaler.model.jobs.job import JOB_TRANSITIONS, Job, JobState
 from autoscaler.model.jobs.runners import RUNNER_TRANSITIONS, Runner, RunnerState
 from autoscaler.model.machines.interruptions import RERUN_TRANSITIONS, Rerun, RerunState
@@ -80,6 +81,42 @@ class HistoryRow:
     event: str
     detail: str = ""
     code: str = ""
+
+
+FAILED_LAUNCH = "failed_launch"
+"""The kind of a row about a failed launch. Its record is the SKU: no job has a machine of its own."""
+
+_DETAIL = re.compile(r"(\S+) (.*?): (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedLaunch:
+    """One launch that failed. `where` is the key of an offering, or `machine` with its ID.
+
+    `code` is a `FailureClass`. `message` has the words of the provider or of the health checks.
+    """
+
+    at: Instant
+    sku: SkuName
+    launch_request: LaunchRequestId
+    where: str
+    code: str
+    message: str
+
+
+def row_of(failed: FailedLaunch) -> HistoryRow:
+    """Return a failed launch as a row of history."""
+    detail = f"{failed.launch_request} {failed.where}: {failed.message}"
+    return HistoryRow(failed.at, FAILED_LAUNCH, failed.sku, "failed", detail[:500], failed.code)
+
+
+def failed_launch_of(row: HistoryRow) -> FailedLaunch:
+    """Return the failed launch of a row that `row_of` made."""
+    found = _DETAIL.fullmatch(row.detail)
+    request, where, message = found.groups() if found is not None else ("", "", row.detail)
+    return FailedLaunch(
+        row.at, SkuName(row.record), LaunchRequestId(request), where, row.code, message
+    )
 
 
 @dataclass(frozen=True, slots=True)

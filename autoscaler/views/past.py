@@ -8,8 +8,7 @@ it started.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from autoscaler.model.changes import HistoryRow
-from autoscaler.model.failed_launches import FailedLaunch, failed_launch_of
+from autoscaler.model.changes import FailedLaunch, HistoryRow, failed_launch_of
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs.job import Admission, Job, JobState
 from autoscaler.model.reasons.table import WaitCode

@@ -14,7 +14,7 @@ from autoscaler.config.settings.scalars import parse_address
 from autoscaler.model.identifiers import Address
 from autoscaler.providers.kubernetes.configuration import KubernetesSection
 from autoscaler.providers.kubernetes.identity.ownership import FLEET, RUNNER_POD
-from autoscaler.server.listening.listener import _TLS_SHUTDOWN
+from autoscaler.server.listening.listener import _LAST_BYTES
 from autoscaler.server.listening.settings import ServerSettings
 from tests.deploy.kustomization import Body, build, files_of
 from tests.deploy.manifests import (
@@ -182,7 +182,7 @@ def test_the_controller_reads_the_fleet_yaml_of_the_config_map() -> None:
 
 def test_there_is_time_for_the_controller_to_stop() -> None:
     settings = ServerSettings(Address("0.0.0.0", 8443))
-    stops_within = settings.shutdown + _TLS_SHUTDOWN + FINISH_WITHIN
+    stops_within = settings.shutdown + _LAST_BYTES + FINISH_WITHIN
     assert pod()["terminationGracePeriodSeconds"] >= stops_within + 15
 
 

@@ -1,7 +1,7 @@
 """Which launches of a SKU failed, and why, as the history keeps it beside the history of the records."""
 
+from autoscaler.model import changes
 from autoscaler.model import events as e
-from autoscaler.model import failed_launches
 from autoscaler.model.identifiers import LaunchRequestId, MachineId
 from autoscaler.model.machines.failures import FailureClass
 from tests.ledger.builders import World, failure
@@ -10,9 +10,7 @@ from tests.ledger.builders import World, failure
 def failed(world: World) -> list[tuple[str, str, str, str, str]]:
     """Return the new failed launches: SKU, request, where, code and words."""
     rows = world.ledger.take_changes().history
-    found = [
-        failed_launches.failed_launch_of(row) for row in rows if row.kind == failed_launches.KIND
-    ]
+    found = [changes.failed_launch_of(row) for row in rows if row.kind == changes.FAILED_LAUNCH]
     return [(one.sku, one.launch_request, one.where, one.code, one.message) for one in found]
 
 

@@ -6,8 +6,8 @@ Each test applies one event a second and reads all rows of the history.
 from collections.abc import Callable
 from typing import Any
 
+from autoscaler.model import changes
 from autoscaler.model import events as e
-from autoscaler.model import failed_launches
 from autoscaler.model.identifiers import LaunchRequestId, MachineId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
@@ -20,7 +20,7 @@ Row = tuple[float, str, str, str, str]
 
 def reported(world: World) -> list[Row]:
     """Return the new rows of records: seconds since the start, kind, record, event, detail."""
-    rows = [row for row in world.ledger.take_changes().history if row.kind != failed_launches.KIND]
+    rows = [row for row in world.ledger.take_changes().history if row.kind != changes.FAILED_LAUNCH]
     return [(row.at - START, row.kind, row.record, row.event, row.detail) for row in rows]
 
 

@@ -1,7 +1,6 @@
 """What a job waited for, and which launches failed meanwhile, from rows of history."""
 
-from autoscaler.model.changes import HistoryRow
-from autoscaler.model.failed_launches import FailedLaunch, failed_launch_of, row_of
+from autoscaler.model.changes import FailedLaunch, HistoryRow, failed_launch_of, row_of
 from autoscaler.model.identifiers import LaunchRequestId, SkuName
 from autoscaler.views.past import past_of
 from tests.ledger.builders import START, World

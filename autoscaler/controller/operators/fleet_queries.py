@@ -8,7 +8,7 @@ from autoscaler.controller.operators.recent_past import DAY, HOUR, RecentPast
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.jobs.job_waits import machine_of
-from autoscaler.model import failed_launches
+from autoscaler.model import changes
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, JobId, ProviderName
@@ -173,7 +173,7 @@ class FleetQueries:
         of_class = await self._store.history("demand", known.demand.text, until=until)
         failed: list[HistoryRow] = []
         for sku in known.demand.skus:
-            failed += await self._store.history(failed_launches.KIND, sku, until=until)
+            failed += await self._store.history(changes.FAILED_LAUNCH, sku, until=until)
         return past_of(known, own, of_class, failed, now)
 
     async def history(self, name: str) -> Sequence[HistoryRow]:

@@ -7,6 +7,7 @@ from autoscaler.ledger.failures.host_failures import is_of_host, note_ready
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import CapacityType, Offering
+from autoscaler.model.changes import FailedLaunch, row_of
 from autoscaler.model.cooldowns import (
     IN_A_ROW,
     Cooldown,
@@ -22,7 +23,6 @@ from autoscaler.model.cooldowns import (
     zone_key,
 )
 from autoscaler.model.events import LaunchFailure, LaunchRequestAnswered
-from autoscaler.model.failed_launches import FailedLaunch, row_of
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.model.machines.launch_requests import LaunchRequest
