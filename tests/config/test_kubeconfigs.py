@@ -60,6 +60,15 @@ def kubeconfig(**changes: Any) -> str:
         ),
         ("[", "context: one", "context", "is not YAML", "name a kubeconfig"),
         ("word", "service_account: a", "kubeconfig", "not a kubeconfig", "name a kubeconfig"),
+        ("a: b\n" * 2**18, "context: one", "context", "Larger than 1 MiB", "name a file"),
+        ("a: " + "[" * 2000, "context: one", "context", "is not YAML", "name a kubeconfig"),
+        ("[1]", "context: one", "context", "not a kubeconfig", "name a kubeconfig"),
+        ("users: 7", "context: one", "context", "not a kubeconfig", "name a kubeconfig"),
+        *(
+            (f"contexts: [{entry}]", "context: one", "context", "is not a context of", "add it to")
+            for entry in ("7", "null", "text", "{context: {}}", "{name: 1}", "{name: one}")
+        ),
+        ("", "context: one", "context", "not a kubeconfig", "name a kubeconfig"),
         (None, "context: one", "kubeconfig", "does not exist", "create the file"),
     ],
 )
@@ -73,6 +82,13 @@ def test_a_kubeconfig_that_cannot_be_used(
     assert problem.key == f"providers.cluster.kubernetes.{key}"
     assert what in problem.what
     assert fix in problem.fix
+
+
+def test_a_kubeconfig_whose_path_the_client_would_split(folder: Folder) -> None:
+    (folder.path / "a:b").write_text(kubeconfig())
+    [problem] = folder.refused(pods((SECTION, "{kubeconfig: 'a:b', namespace: n, context: one}")))
+    assert "has a : in its path" in problem.what
+    assert problem.fix == "rename the file or its folder"
 
 
 def base64_of(text: str) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from autoscaler.config.files.regular_files import open_regular
+from autoscaler.config.files.regular_files import read_regular
 from autoscaler.config.problems import listed, nearest, printable, show, unreadable_fix
 
 _LOCK = threading.Lock()
@@ -129,8 +129,11 @@ def _merged(files: Sequence[Path], shown: str) -> tuple[Mapping[str, Any] | None
     absent: list[str] = []
     for file in files:
         place = printable(str(file)) if len(files) > 1 else shown
+        if os.pathsep in str(file):
+            what = f"{place} has a {os.pathsep} in its path, where the client begins another file"
+            raise KubeconfigError(what, "rename the file or its folder")
         try:
-            open_regular(file).close()
+            read_regular(file)  # The client opens any kind of file, of any size.
             if merger is None:
                 merger = KubeConfigMerger(str(file))
             else:
@@ -171,7 +174,10 @@ def _by_name(content: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, An
     return {
         one["name"]: one[kind]
         for one in entries
-        if isinstance(one["name"], str) and isinstance(one.get(kind), dict)
+        # The client does not check the form of a list's first entry.
+        if isinstance(one, dict)
+        and isinstance(one.get("name"), str)
+        and isinstance(one.get(kind), dict)
     }
 
 
