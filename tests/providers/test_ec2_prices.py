@@ -26,12 +26,12 @@ from autoscaler.providers.ec2.instance_types import (
 from autoscaler.providers.ec2.prices.price_book import SPOT_KEPT_FOR, Ec2Prices
 from autoscaler.providers.ec2.prices.reading import (
     FAILURES_IN_A_ROW,
+    MAX_PAGES,
     TYPES_AT_ONCE,
     read_on_demand,
     read_spot,
 )
 from autoscaler.providers.ec2.settings import Ec2Settings
-from autoscaler.providers.ec2.worker.channel import MAX_PAGES
 from autoscaler.providers.ec2.worker.process import Clients
 from tests.providers.doubles import ManualClock, ScriptedApi
 from tests.providers.ec2_keys import with_keys

@@ -21,6 +21,9 @@ MAX_DOLLARS = 10_000.0
 FAILURES_IN_A_ROW = 3
 """Failed lists after which the reading stops, because AWS will probably not answer the others."""
 
+MAX_PAGES = 200
+"""Pages of one list of prices. All its rows are in memory together."""
+
 TYPES_AT_ONCE = 100
 """Instance types in one request for spot prices."""
 
@@ -108,7 +111,8 @@ async def _lists(
     failed = 0
     for arguments in requests:
         try:
-            rows += [row async for page in pages(api, operation, arguments) for row in page]
+            listed = pages(api, operation, arguments, MAX_PAGES)
+            rows += [row async for page in listed for row in page]
             failed = 0
         except (ProviderError, OutcomeUnknownError) as error:
             first, failed = first or error, failed + 1

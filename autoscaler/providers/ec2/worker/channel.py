@@ -63,11 +63,11 @@ class Api(Protocol):
 
 
 async def pages(
-    api: Api, operation: str, arguments: Mapping[str, Any]
+    api: Api, operation: str, arguments: Mapping[str, Any], most: int = MAX_PAGES
 ) -> AsyncIterator[list[list[Any]]]:
-    """Yield the rows of each page of a list. Raises ProviderError, OutcomeUnknownError."""
+    """Yield the rows of each page of a list with at most `most`. Raises ProviderError, OutcomeUnknownError."""
     page: str | None = None
-    for _ in range(MAX_PAGES):
+    for _ in range(most):
         rows, following = await api.call(operation, {**arguments, "page": page})
         yield rows
         if not following:
