@@ -28,7 +28,8 @@ class Threshold:
     """From when on something is a fault, for the console and the alert alike.
 
     `above` is a number, a share or seconds, as the metric is; `share` is a part of another number. What counts
-    happened `within` the last seconds, or has lasted for them.
+    happened `within` the last seconds. For a leak, the console shows what has lasted for them, and the alert
+    waits for the longer delay of its rule.
     """
 
     above: float = 0.0
