@@ -139,8 +139,11 @@ def test_fabric_manager_without_a_checksum_is_not_in_the_plan(tmp_path: Path) ->
 def test_fabric_manager_of_another_version_is_refused(tmp_path: Path) -> None:
     begin, other = FULL.split("nvidia-fabric-manager:\n    version: 580.178.04")
     text = f"{begin}nvidia-fabric-manager:\n    version: 575.51.03{other}"
-    with pytest.raises(ConfigurationError, match=r"is 575.51.03, and the driver is 580.178.04"):
+    with pytest.raises(
+        ConfigurationError, match=r"is 575.51.03, and the driver is 580.178.04"
+    ) as error:
         plan_of(tmp_path, text)
+    assert [one.key for one in error.value.problems] == ["programs.nvidia-fabric-manager.version"]
 
 
 @pytest.mark.parametrize(

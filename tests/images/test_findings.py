@@ -64,6 +64,18 @@ def test_a_day_that_is_still_to_come_does_not_silence_the_warning(tmp_path: Path
     [one] = found(tmp_path, date(2027, 3, 1), future)
     assert (dotted(one.path), one.warning) == ("runner.newest_on", False)
     assert one.what.startswith("2062-10-07 is still to come")
+    assert one.fix.startswith(
+        "write the day on which you looked at https://github.com/actions/runner"
+    )
+
+
+@pytest.mark.parametrize(("day", "refused"), [(2, False), (3, True)])
+def test_the_writer_s_day_may_have_begun_before_that_of_utc(
+    tmp_path: Path, day: int, refused: bool
+) -> None:
+    recent = ("newest_on: 2026-10-07", f"newest_on: 2027-03-0{day}")
+    findings = [one for one in found(tmp_path, date(2027, 3, 1), recent) if not one.warning]
+    assert keys(findings) == (["runner.newest_on"] if refused else [])
 
 
 @pytest.mark.case(
@@ -185,5 +197,7 @@ def test_each_base_image_that_ec2_does_not_show_is_named() -> None:
     (found,) = missing_base_images(versions, lambda name, owner: (name, owner) != gone)
     assert found.path[:3] == ("machine_images", next(iter(versions.machine_images)), "names")
     assert gone[0] in found.what
+    source = next(iter(versions.machine_images.values())).source
+    assert found.fix == f"take a newer image, see {source}"
     assert not found.warning
     assert len(list(missing_base_images(versions, lambda *_: False))) == len(every)

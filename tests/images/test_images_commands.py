@@ -107,12 +107,21 @@ def test_values_names_a_key_that_is_no_value(tmp_path: Path, key: str, error: st
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["runner.version"], ["A="], ["A=b", "A=c"], ["1=b"], ["A=b c"]]
+    ("words", "said"),
+    [
+        ([], "NAME=KEY..."),
+        (["runner.version"], "NAME=KEY: 'runner.version' is not NAME=KEY"),
+        (["A="], "NAME=KEY: 'A=' is not NAME=KEY"),
+        (["A=b", "A=c"], "NAME=KEY: A is there twice"),
+        (["1=b"], "NAME=KEY: '1=b' is not NAME=KEY"),
+        (["A=b c"], "NAME=KEY: 'A=b c' is not NAME=KEY"),
+    ],
 )
-def test_values_refuses_an_invalid_command_line(words: list[str]) -> None:
+def test_values_refuses_an_invalid_command_line(words: list[str], said: str) -> None:
     result = run("values", *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Error" in result.stderr
+    assert said in result.stderr
 
 
 def test_the_wheel_contains_the_file_that_the_commands_read(tmp_path: Path) -> None:

@@ -15,8 +15,15 @@ from typer.testing import CliRunner, Result
 
 from autoscaler.app.preflight import load_for_service
 from autoscaler.cli import commands
+from autoscaler.config.settings.fleet import JobContainer
 from autoscaler.images.recipes import ShellEngine
-from autoscaler.images.shells import ENVIRONMENT, AmdDevices, accelerator_options, amd_devices
+from autoscaler.images.shells import (
+    ENVIRONMENT,
+    AmdDevices,
+    accelerator_options,
+    amd_devices,
+    shell_command,
+)
 from tests.images.engines import end_of, recording_engine, slow_engine
 from tests.images.engines import started as running
 
@@ -64,6 +71,17 @@ def test_the_container_has_the_image_user_and_limits_of_the_pod() -> None:
     image = "registry.example/runner-cuda:12.8"
     assert command[-6:] == [image, "-I", "-S", "-c", ENVIRONMENT, "bash"]
     assert "--tty" not in command
+
+
+def test_a_shell_in_a_terminal_has_one_in_the_container() -> None:
+    sku = load_for_service(PODS, files=False).settings.skus[NVIDIA]
+    container = JobContainer(image="i", user=1001)
+    shown = [
+        shell_command(ShellEngine.DOCKER, sku, container, ["bash"], terminal=terminal, devices=None)
+        for terminal in (True, False)
+    ]
+    assert [command.count("--tty") for command in shown] == [1, 0]
+    assert [one for one in shown[0] if one != "--tty"] == shown[1]
 
 
 def test_quantities_of_kubernetes_become_numbers(tmp_path: Path) -> None:
@@ -120,10 +138,12 @@ def test_as_many_accelerators_as_the_sku_has(
 
 def test_amds_devices_are_listed_by_number_with_their_groups(tmp_path: Path) -> None:
     assert amd_devices(tmp_path) == AmdDevices()
-    (tmp_path / "dri").mkdir()
-    for name in ("kfd", "dri/renderD1000", "dri/renderD128", "dri/card0"):
-        (tmp_path / name).touch()
+    (tmp_path / "kfd").touch()
     own = (tmp_path / "kfd").stat().st_gid
+    assert amd_devices(tmp_path) == AmdDevices((), (own,))
+    (tmp_path / "dri").mkdir()
+    for name in ("dri/renderD1000", "dri/renderD128", "dri/card0"):
+        (tmp_path / name).touch()
     nodes = tuple(f"{tmp_path}/dri/renderD{number}" for number in (128, 1000))
     assert amd_devices(tmp_path) == AmdDevices(nodes, (own,))
 
