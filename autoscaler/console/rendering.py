@@ -52,7 +52,7 @@ class Templates:
             in_short=in_short,
             sentence=sentence,
         )
-        self._environment.globals.update(github=github, assets=assets, time=_time)
+        self._environment.globals.update(github=github, assets=assets, time=_time, due=_due)
 
     def render(self, name: str, frame: Frame | None = None, **values: Any) -> str:
         """Return the HTML of a page. `frame` is None before the sign-in."""
@@ -72,6 +72,12 @@ def _time(at: Instant | None, now: Instant) -> Markup:
     if at is None:
         return Markup("")
     text = f"{duration(now - at)} ago" if at <= now else f"in {duration(at - now)}"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(_iso(at), moment(at), text)
+
+
+def _due(at: Instant, now: Instant) -> Markup:
+    """Return a `time` element that shows in how long a moment comes: `now` if it has come."""
+    text = f"in {duration(at - now)}" if at > now else "now"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(_iso(at), moment(at), text)
 
 

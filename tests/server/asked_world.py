@@ -16,9 +16,10 @@ from autoscaler.views.explanation import (
     Explanation,
     explain_job,
 )
+from autoscaler.views.faults import Counts
 from autoscaler.views.overview import Overview, Sample, oldest_jobs
 from autoscaler.views.past import Past
-from autoscaler.views.status import Counts, StatusView, status
+from autoscaler.views.status import StatusView, status
 from autoscaler.views.waits import Reasons
 from tests.ledger.builders import World
 
