@@ -23,14 +23,7 @@ GPU = SkuName("gpu")
 def without(value: Any) -> Iterator[Any]:
     """Yield copies of a view, each with one optional value None or one collection empty, at any depth."""
     if is_dataclass(value) and not isinstance(value, type):
-        hints = get_type_hints(type(value))
-        for field in fields(value):
-            if not field.init:
-                continue
-            if type(None) in get_args(hints[field.name]):
-                yield replace(value, **{field.name: None})
-            for changed in without(getattr(value, field.name)):
-                yield replace(value, **{field.name: changed})
+        yield from _without_fields(value)
     elif isinstance(value, Mapping):
         yield {}
         for key, one in value.items():
@@ -41,6 +34,15 @@ def without(value: Any) -> Iterator[Any]:
         for index, one in enumerate(ordered):
             for changed in without(one):
                 yield (*ordered[:index], changed, *ordered[index + 1 :])
+
+
+def _without_fields(value: Any) -> Iterator[Any]:
+    hints = get_type_hints(type(value))
+    for field in fields(value):
+        if type(None) in get_args(hints[field.name]):
+            yield replace(value, **{field.name: None})
+        for changed in without(getattr(value, field.name)):
+            yield replace(value, **{field.name: changed})
 
 
 def asked() -> AskedWorld:
