@@ -70,10 +70,11 @@ class AskedWorld(FleetQueries):
 
     def overview(self) -> Overview:
         now = Sample(self.world.now, *(0, 0, 0, 0, 0))
+        seen = self.status()
         return Overview(
-            self.status(),
+            seen,
             oldest_jobs(self.world.fleet(), self.world.plan().waiting),
-            self.hour,
+            seen.last_hour,
             self.hour,
             self.samples or (now,),
             self.world.now - 600.0,
