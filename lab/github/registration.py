@@ -45,7 +45,7 @@ class _InvalidError(Exception):
 
 @dataclass(slots=True)
 class _Conversion:
-    """An App whose key was not handed over yet."""
+    """An App whose key was not sent yet."""
 
     app: RegisteredApp
     pem: str = field(repr=False)
@@ -140,7 +140,7 @@ class Registration:
         return web.Response(status=302, headers={"Location": location})
 
     async def _convert(self, request: web.Request) -> web.Response:
-        """Hand an App over, once."""
+        """Send an App with its key, once."""
         made = self._conversions.pop(request.match_info["code"], None)
         if made is None or self._credentials.wall() - made.began_at > CODE_VALID:
             raise NotFoundError
@@ -227,7 +227,7 @@ def _read(text: str) -> dict[str, Any]:
 
 
 def _key() -> tuple[str, bytes]:
-    """Return a new key, as GitHub hands it over (PKCS #1), and its public half."""
+    """Return a new key, as GitHub sends it (PKCS #1), and its public half."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
