@@ -63,9 +63,32 @@ def test_jobs_are_listed_with_their_place_and_reason(waiting: Controller) -> Non
         "acme/widgets",
     ]
     assert rows[2].split()[4] == "max_machines"
-    assert len(waiting.run("jobs", "--limit", "1").stdout.splitlines()) == 2
+    first = waiting.run("jobs", "--limit", "1")
+    assert len(first.stdout.splitlines()) == 2
+    assert first.stderr == "1 of 2 jobs: --page and --limit show others\n"
+    assert waiting.run("jobs").stderr == ""
     none = waiting.run("jobs", "--running")
     assert (none.exit_code, none.stdout, none.stderr) == (0, "", "no job is running\n")
+
+
+def test_lists_are_narrowed_and_in_pages(waiting: Controller) -> None:
+    def ids(*words: str) -> list[str]:
+        result = waiting.run(*words)
+        assert result.exit_code == 0, result.output
+        return [row.split()[0] for row in result.stdout.splitlines()[1:]]
+
+    assert ids("jobs", "--limit", "1", "--page", "2") == ["2"]
+    assert ids("jobs", "--reason", "max_machines") == ["2"]
+    assert ids("jobs", "--repository", "acme/other") == []
+    assert ids("jobs", "--older-than", "5") == []
+    waiting.asked.world.now += 301.0
+    assert ids("jobs", "--older-than", "5") == ["1", "2"]
+    (provider,) = {one.provider for one in waiting.asked.world.state.machines.values()}
+    assert ids("machines", "--provider", provider) == ["c0"]
+    assert ids("machines", "--page", "2") == []
+    refused = waiting.run("jobs", "--reason", "nothing")
+    assert refused.exit_code == 1
+    assert "`reason` must be a code of jobs that are waiting" in refused.stderr
 
 
 def test_running_jobs_show_their_machines(waiting: Controller) -> None:

@@ -22,8 +22,8 @@ from autoscaler.model.operators import Operator
 from autoscaler.server import bodies
 from autoscaler.server.bodies import Bodies, BodyRefusedError
 from autoscaler.server.operators.console_pages import ConsolePages, MissingPageError
+from autoscaler.server.operators.filters import MalformedRequestError, UnknownNameError
 from autoscaler.server.operators.live import Live
-from autoscaler.server.operators.queries import MalformedRequestError, UnknownNameError
 from autoscaler.server.operators.sessions import LIFETIME, Sessions
 from autoscaler.server.refusal_log import RefusalLog
 from autoscaler.server.tokens import BearerTokens, WrongTokens
