@@ -19,6 +19,7 @@ from autoscaler.controller.operators.fleet_queries import FleetQueries, UnknownR
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, Seconds, SkuName
 from autoscaler.model.operators import Operator, OperatorName
+from autoscaler.server.operators.compression import compressed
 from autoscaler.server.operators.filters import (
     JOB_FILTERS,
     MACHINE_FILTERS,
@@ -107,6 +108,11 @@ class ConsolePages:
             return f"/skus/{text}"
         machine = self._queries.machine(text)
         return f"/machines/{machine.id}" if machine is not None else None
+
+    async def compressed(self, page: str) -> bytes:
+        """Return a page as gzip, made in the thread of the pages."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._renderer, compressed, page)
 
     async def close(self, _: web.Application) -> None:
         """End the thread."""
