@@ -21,6 +21,7 @@ from autoscaler.views.machines import MachineView
 from autoscaler.views.offerings import OptionView
 from autoscaler.views.overview import Overview
 from autoscaler.views.past import Past, job_stages, machine_stages
+from autoscaler.views.quotas import QuotaView
 from autoscaler.views.status import SkuView, StatusView
 
 
@@ -31,6 +32,7 @@ class SkuPage:
     overview: Overview
     sku: SkuView
     offerings: Sequence[OptionView]
+    quotas: Sequence[QuotaView]
     waiting: Sequence[JobView]
     running: Sequence[JobView]
     machines: Sequence[MachineView]

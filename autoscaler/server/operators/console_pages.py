@@ -39,6 +39,7 @@ from autoscaler.views.job_lists import JobFilter, running_jobs, waiting_jobs
 from autoscaler.views.listed import Listed, Part
 from autoscaler.views.machines import MachineFilter, machines
 from autoscaler.views.offerings import offerings_of
+from autoscaler.views.quotas import quotas_of
 
 ROWS = 100
 """Jobs or machines on one page."""
@@ -145,6 +146,7 @@ class ConsolePages:
             seen,
             known,
             tuple(offerings_of(fleet, (sku,))),
+            tuple(quotas_of(fleet, sku)),
             waiting_jobs(fleet, waiting, JobFilter(sku), part).rows,
             running_jobs(fleet, waiting, JobFilter(sku), part).rows,
             machines(fleet, MachineFilter(sku), part).rows,
