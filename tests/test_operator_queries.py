@@ -10,6 +10,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.model.wording import duration
 from autoscaler.views.past import FailedTries, Past, WaitedFor
 from tests.ledger.builders import World, failure
@@ -137,6 +138,24 @@ def test_history_takes_the_number_of_a_job_and_its_page(waiting: Controller, nam
     assert result.exit_code == 0, result.stderr
     row = result.stdout.splitlines()[1]
     assert row.split() == ["2023-11-14", "22:13:20Z", "job", "2", "queued", "gpu?[2J"]
+
+
+def test_the_history_of_faults_says_when_each_began_and_ended(waiting: Controller) -> None:
+    waiting.asked.world.now = 1_700_000_060.0
+    waiting.asked.spells = [
+        FaultSpell("quota", "gpu", "the quota\x1b is used up", 1_700_000_000.0, jobs=7),
+        FaultSpell("store_slow", "", "slow", 1_699_990_000.0, 1_699_990_300.0),
+    ]
+    _, lasts, ended = (
+        line.split() for line in waiting.run("history", "faults").stdout.splitlines()
+    )
+    assert lasts[:7] == ["2023-11-14", "22:13:20Z", "lasts", "1m00s", "quota", "gpu", "7"]
+    assert lasts[7:] == ["the", "quota?", "is", "used", "up"]
+    assert ended[2:] == ["2023-11-14", "19:31:40Z", "5m00s", "store_slow", "slow"]
+    assert json.loads(waiting.run("history", "faults", "--json").stdout)["faults"][0]["jobs"] == 7
+    waiting.asked.spells = []
+    none = waiting.run("history", "faults")
+    assert (none.exit_code, none.stdout, none.stderr) == (0, "", "no fault is recorded\n")
 
 
 def test_an_unknown_name_has_no_history(waiting: Controller) -> None:

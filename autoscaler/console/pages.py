@@ -11,6 +11,8 @@ from autoscaler.console.runbooks import read_runbooks
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs.job import JobState
+from autoscaler.model.reasons.spells import FaultSpell
+from autoscaler.model.reasons.table import cause_of
 from autoscaler.model.wait_objectives import total
 from autoscaler.model.wording import in_words
 from autoscaler.views.cost import CostView
@@ -150,6 +152,11 @@ class Pages:
     def grid(self, found: Grid, frame: Frame) -> str:
         """Return a repository's commits against its jobs."""
         return self._templates.render("grid", frame, grid=found)
+
+    def faults(self, found: Sequence[FaultSpell], frame: Frame) -> str:
+        """Return the faults of the last 30 days."""
+        causes = {one.code: cause_of(one.code) for one in found}
+        return self._templates.render("faults", frame, spells=found, causes=causes)
 
     def cost(self, found: CostView, frame: Frame) -> str:
         """Return what the machines cost now."""

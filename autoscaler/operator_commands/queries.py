@@ -111,11 +111,13 @@ def history(
         typer.Argument(
             metavar="ID",
             help="A job's number or page, a machine's ID, its ID at its provider, a runner's name, a SKU, "
-            "a provider, an installation, or all (the fleet).",
+            "a provider, an installation, all (the fleet), or faults (those of the last 30 days).",
         ),
     ],
 ) -> Reply:
     """Show the history of a job, a machine or the fleet. The oldest row comes first."""
+    if name == "faults":
+        return Reply(client.ask("/admin/faults"), _pages().print_fault_history)
     record = job_number(name) or usable_name(name)
     found = client.ask(f"/admin/history/{client.quoted(record)}")
     return Reply(found, lambda answer: _pages().print_history(answer["history"]))

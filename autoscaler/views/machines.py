@@ -122,7 +122,8 @@ def machines(fleet: Fleet, chosen: MachineFilter, part: Part) -> Listed[MachineV
         of_state = fleet.machines_in(name, at)
         if chosen.provider is not None:
             of_state = [one for one in of_state if one.provider == chosen.provider]
-        counts[at.value] += len(of_state)
+        if of_state:
+            counts[at.value] += len(of_state)
         if at in states:
             total += len(of_state)
             found += of_state[skip : skip + part.limit - len(found)]

@@ -27,6 +27,7 @@ PAGES = (
     "/repositories",
     "/repositories/acme/widgets",
     "/cost",
+    "/faults",
     "/runbooks/OutOfCapacity",
 )
 

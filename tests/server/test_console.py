@@ -21,6 +21,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Address, JobId, MachineId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.operators import HoldKind, Operator, OperatorName, Role, machine_target
+from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.server.listening.serving import Serving
 from autoscaler.server.operators.console import ConsoleEndpoint
 from autoscaler.server.operators.console_pages import ConsolePages
@@ -58,6 +59,7 @@ PAGES = (
     "/repositories",
     "/repositories/acme/widgets",
     "/cost",
+    "/faults",
     "/runbooks/OutOfCapacity",
 )
 
@@ -107,6 +109,10 @@ def busy_world() -> AskedWorld:
         world,
         {"1": rows, "2": rows[:1], "c0": rows[1:]},
         commits={7: Commit("ab" * 20, HOSTILE)},
+        spells=[
+            FaultSpell("quota", "gpu", HOSTILE, 900.0, jobs=7),
+            FaultSpell("store_slow", "", "slow", 400.0, 460.0),
+        ],
         spent={("gpu", MachineUse.FAILED_LAUNCH): 12.5},
     )
 
@@ -642,6 +648,16 @@ async def test_a_long_list_has_totals_links_to_its_pages_and_keeps_its_filters(
     assert "The list has 251 jobs now, and so no page 4." in beyond
     _, none = await reader.get("/jobs?older_than=7200")
     assert "No job waits for a machine that these filters admit." in none
+
+
+async def test_the_faults_of_the_last_weeks_are_shown(reader: Reader) -> None:
+    await reader.sign_in()
+    _, text = await reader.get("/faults")
+    assert re.search(r'data-label="Lasted">1m40s <span class="when">\(now\)', text)
+    assert 'data-label="Jobs held up">7<' in text
+    assert 'data-label="Lasted">1m00s<' in text
+    reader.answers.broken = True
+    assert (await reader.get("/faults"))[0] == 503
 
 
 async def test_streams_are_limited_and_end_with_the_server(reader: Reader) -> None:

@@ -61,7 +61,14 @@ async def asked() -> AsyncIterator[Asked]:
         yield Asked(session, answers)
 
 
-ROUTES = ["/admin/status", "/admin/jobs", "/admin/machines", "/admin/explain", "/admin/history/2"]
+ROUTES = [
+    "/admin/status",
+    "/admin/jobs",
+    "/admin/machines",
+    "/admin/explain",
+    "/admin/history/2",
+    "/admin/faults",
+]
 
 
 @pytest.mark.parametrize("path", ROUTES)

@@ -90,6 +90,7 @@ class ConsolePages:
             "/repositories": self._repositories,
             "/repositories/{owner}/{name}": self._grid,
             "/cost": self._cost,
+            "/faults": self._faults,
             "/runbooks/{name}": self._runbook,
         }
 
@@ -208,6 +209,9 @@ class ConsolePages:
 
     async def _cost(self, _: web.Request, operator: Operator) -> str:
         return await self._render(operator, self._pages.cost, self._queries.cost())
+
+    async def _faults(self, _: web.Request, operator: Operator) -> str:
+        return await self._render(operator, self._pages.faults, await self._queries.faults())
 
     async def _runbook(self, request: web.Request, operator: Operator) -> str:
         page = self._pages.runbook(_segment(request, "name", _NAME), self.frame(operator))

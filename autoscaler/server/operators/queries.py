@@ -64,6 +64,7 @@ class Queries:
             "/admin/machines": self._machines,
             "/admin/explain": self._explain,
             "/admin/history/{name}": self._history,
+            "/admin/faults": self._faults,
         }
 
     async def _status(self, request: web.Request) -> web.Response:
@@ -108,6 +109,10 @@ class Queries:
         return self._answer(
             explanation=said, past=as_json(past), history=[as_json(row) for row in rows]
         )
+
+    async def _faults(self, request: web.Request) -> web.Response:
+        only(request.query, set())
+        return self._answer(faults=as_json(list(await self._queries.faults())))
 
     async def _history(self, request: web.Request) -> web.Response:
         only(request.query, set())
