@@ -13,7 +13,6 @@ from typing import Any
 
 import aiohttp
 
-from autoscaler.agent.runner.supervision import ExitCause
 from lab.machine_host import LabMachine
 from lab.machines.settings import (
     ControllerSettings,
@@ -21,7 +20,7 @@ from lab.machines.settings import (
     controller_settings,
     lab_runner,
 )
-from lab.machines.wire import AttestAgain, PowerOff, TryAgain, Wire
+from lab.machines.wire import AttestAgain, ExitCause, PowerOff, TryAgain, Wire
 
 PATIENCE = 900.0
 HEARTBEAT = 60.0

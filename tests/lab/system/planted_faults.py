@@ -160,7 +160,7 @@ FAULTS = {
     "silent machines": PlantedFault(
         act.machines_fall_silent,
         log=("machine_silent", "machine_unverified"),
-        cause=r"silent|no heartbeat|not reported|heard",
+        cause=r"silent|no heartbeat|not reported|no request",
         action=r"terminate|console|quarantine",
     ),
     "cost limit": PlantedFault(

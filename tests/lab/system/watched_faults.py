@@ -191,14 +191,14 @@ def _note_words(
 ) -> None:
     if about and one.cause is None:
         one.cause, one.text = at, about[0]
-    whole = next((text for text in about if _tells(fault, text)), None)
+    whole = next((text for text in about if _is_whole(fault, text)), None)
     if whole is not None and one.named is None:
         one.named, one.text, one.rank = at, whole, texts.index(whole) + 1
     if fault.wrong and not one.misleading:
         one.misleading = next((text for text in about if _says(fault.wrong, text)), "")
 
 
-def _tells(fault: PlantedFault, text: str) -> bool:
+def _is_whole(fault: PlantedFault, text: str) -> bool:
     """Return True if an entry has the next action, and no words that mislead."""
     return _says(fault.action, text) and not (fault.wrong and _says(fault.wrong, text))
 
