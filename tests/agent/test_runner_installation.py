@@ -119,19 +119,17 @@ class StockMachine:
             def free(self) -> float:
                 return own.space
 
-        agent.LocalMachine = Played
         values = {"root": str(root), "runner_directory": f"{root}/opt/actions-runner"}
         self.host = agent.Host(values)
         self.folder = root / "opt/actions-runner"
-        self._agent, self._clock = agent, clock
+        self._agent = agent
+        self.local = Played(self.host, clock)
 
-    def install(self, publisher: Publisher, **changed: Any) -> tuple[list[Any], list[str]]:
+    def install(self, publisher: Publisher, **changed: Any) -> tuple[Any, list[str]]:
         plan = {"version": "2.338.0", "url": publisher.url, "sha256": SHA256, "budget_s": 1080}
         stages: list[str] = []
-        checks = self._agent.install_wanted_runner(
-            {"runner": plan | changed}, self.host, self._clock, stages.append
-        )
-        return checks, stages
+        check = self._agent.install_runner(plan | changed, self.host, self.local, stages.append)
+        return check, stages
 
 
 @pytest.fixture
@@ -140,14 +138,12 @@ def clock() -> VirtualClock:
 
 
 @pytest.fixture
-def machine(agent: ModuleType, tmp_path: Path, clock: VirtualClock) -> Iterator[StockMachine]:
-    real = agent.LocalMachine
-    yield StockMachine(agent, tmp_path, clock, "apt-get")
-    agent.LocalMachine = real
+def machine(agent: ModuleType, tmp_path: Path, clock: VirtualClock) -> StockMachine:
+    return StockMachine(agent, tmp_path, clock, "apt-get")
 
 
 def failure(machine: StockMachine, publisher: Publisher, **changed: Any) -> tuple[str, str]:
-    [check], _ = machine.install(publisher, **changed)
+    check, _ = machine.install(publisher, **changed)
     assert not check.ok
     assert not machine.folder.exists(), "a folder with this name counts as a runner"
     return check.name, check.detail.replace(publisher.url, "URL")
@@ -156,7 +152,7 @@ def failure(machine: StockMachine, publisher: Publisher, **changed: Any) -> tupl
 def test_a_stock_machine_gets_packages_account_and_runner(
     machine: StockMachine, publisher: Publisher
 ) -> None:
-    [check], stages = machine.install(publisher)
+    check, stages = machine.install(publisher)
     assert check == ("runner_install", True, "actions/runner 2.338.0, 0 s")
     assert stages == ["runner_packages", "runner_download", "runner_install"]
     assert (machine.folder / "run.sh").stat().st_mode & 0o777 == 0o755
@@ -200,10 +196,8 @@ def test_the_machine_has_what_an_image_of_the_recipe_has(
 def test_amazon_linux_gets_packages_of_its_own(
     agent: ModuleType, tmp_path: Path, clock: VirtualClock, publisher: Publisher
 ) -> None:
-    real = agent.LocalMachine
     machine = StockMachine(agent, tmp_path, clock, "dnf")
-    [check], _ = machine.install(publisher)
-    agent.LocalMachine = real
+    check, _ = machine.install(publisher)
     assert check.ok
     assert machine.ran[0].startswith("dnf -y install acl ")
     assert " libicu " in machine.ran[0]
@@ -211,13 +205,13 @@ def test_amazon_linux_gets_packages_of_its_own(
 
 
 def test_a_machine_with_a_runner_installs_nothing(
-    machine: StockMachine, publisher: Publisher
+    agent: ModuleType, machine: StockMachine, publisher: Publisher, clock: VirtualClock
 ) -> None:
     """After a reboot, and with a canary image that contains one."""
     machine.install(publisher)
-    machine.ran.clear()
-    assert machine.install(publisher) == ([], [])
-    assert (machine.ran, publisher.requests) == ([], 1)
+    plan = {"runner": {"url": publisher.url}}
+    assert agent.install_wanted_runner(plan, machine.host, clock, print) == []
+    assert publisher.requests == 1
 
 
 def test_without_a_plan_nothing_is_installed(agent: ModuleType, machine: StockMachine) -> None:
@@ -227,7 +221,7 @@ def test_without_a_plan_nothing_is_installed(agent: ModuleType, machine: StockMa
 
 def test_a_user_that_is_there_is_left_alone(machine: StockMachine, publisher: Publisher) -> None:
     machine.users.add("runner")
-    [check], _ = machine.install(publisher)
+    check, _ = machine.install(publisher)
     assert check.ok
     assert not any(command.startswith("useradd") for command in machine.ran)
 
@@ -260,7 +254,7 @@ def test_a_download_that_fails_for_a_while_is_tried_again(
         send(ARCHIVE[:half], len(ARCHIVE)),
         reset,
     ]
-    [check], _ = machine.install(publisher)
+    check, _ = machine.install(publisher)
     assert (check.ok, publisher.requests, clock.time) == (True, 4, 1035.0)
 
 
@@ -290,15 +284,12 @@ def test_a_slow_download_ends_with_the_budget(
 
 
 def test_a_file_that_is_too_long_is_not_kept(
-    agent: ModuleType, machine: StockMachine, publisher: Publisher
+    agent: ModuleType, machine: StockMachine, publisher: Publisher, tmp_path: Path
 ) -> None:
-    usual = agent.MOST_DOWNLOAD
-    agent.MOST_DOWNLOAD = 64
-    try:
-        found = failure(machine, publisher)
-    finally:
-        agent.MOST_DOWNLOAD = usual
-    assert found == ("runner_download", "URL: longer than 64 bytes")
+    file = agent.RemoteFile(publisher.url, SHA256)
+    with pytest.raises(agent.InstallFailure, match=r"longer than 64 bytes$"):
+        machine.local.fetch(file, "/var/file", 60.0, name="runner_download", most=64)
+    assert not (tmp_path / "var/file").exists()
 
 
 def test_a_disk_without_space_is_named_before_anything_is_done(
@@ -344,19 +335,17 @@ def test_an_incomplete_plan_is_named(machine: StockMachine, publisher: Publisher
 
 
 def test_the_driver_gets_what_the_runner_left_of_the_time(
-    agent: ModuleType, tmp_path: Path, clock: VirtualClock
+    agent: ModuleType, tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both count from the attestation. The controller ends the machine a tenth of the deadline later."""
     plan = {"vendor": "other", "version": "1", "url": "u", "sha256": "s", "budget_s": 100}
     budgets: list[float] = []
-    usual = agent.install_driver
 
     def install(given: Any, *_: Any) -> Any:
         budgets.append(given.budget)
         return agent.Check("driver", True, "")
 
-    agent.install_driver = install
+    monkeypatch.setattr(agent, "install_driver", install)
     host = agent.Host({"root": str(tmp_path)})
     agent.install_wanted_driver({"driver": plan}, host, clock, print, spent=30.0)
-    agent.install_driver = usual
     assert budgets == [70.0]

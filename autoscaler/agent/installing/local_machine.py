@@ -100,11 +100,13 @@ class LocalMachine:
             text = log.read(MOST_OUTPUT)
         return Output(status, text.decode("utf-8", "replace"))
 
-    def fetch(self, file: RemoteFile, path: str, timeout: float, *, name: str) -> None:
+    def fetch(
+        self, file: RemoteFile, path: str, timeout: float, *, name: str, most: int = MOST_DOWNLOAD
+    ) -> None:
         """Download a file unless it is there, through the proxy of the agent's environment.
 
-        Raises InstallFailure with this name: without an answer, after `timeout`, if the file is too long or too
-        short, or has another checksum. It is lasting if the server refuses the file (4xx).
+        Raises InstallFailure with this name: without an answer, after `timeout`, if the file is longer than
+        `most` bytes or too short, or has another checksum. It is lasting if the server refuses the file (4xx).
         """
         import http.client
         import urllib.error
@@ -118,7 +120,7 @@ class LocalMachine:
         try:
             answer = urllib.request.urlopen(file.url, timeout=30)  # noqa: S310 - the plan's URL
             with answer, open(target, "wb") as written:
-                self._receive(answer, written, end)
+                self._receive(answer, written, end, most)
         except urllib.error.HTTPError as error:
             error.close()
             refused = error.code // 100 == 4 and error.code not in TEMPORARY
@@ -133,15 +135,15 @@ class LocalMachine:
             why = f"{file.url}: its SHA-256 is {found}, and {file.sha256} is wanted"
             raise InstallFailure(name, why)
 
-    def _receive(self, answer: Any, written: IO[bytes], end: float) -> None:
+    def _receive(self, answer: Any, written: IO[bytes], end: float, most: int) -> None:
         """Write an answer to a file. Raises TimeoutError at `end`, ValueError, EOFError."""
         # read1 returns after each piece, so that a slow server cannot make it wait past the end.
         while chunk := answer.read1(CHUNK):
             written.write(chunk)
             if self.now() > end:
                 raise TimeoutError("not complete in time")
-            if written.tell() > MOST_DOWNLOAD:
-                raise ValueError(f"longer than {MOST_DOWNLOAD:,} bytes")
+            if written.tell() > most:
+                raise ValueError(f"longer than {most:,} bytes")
         if answer.length:
             raise EOFError(f"ended {answer.length:,} bytes too early")
 

@@ -91,18 +91,28 @@ def install_wanted_runner(
     parameters = health_checks.get("runner")
     if not isinstance(parameters, dict) or os.path.lexists(runner_program(host)):
         return []
-    began = clock.now()
+    try:
+        machine = LocalMachine(host, clock)
+    except OSError as error:
+        return [Check("runner_space", False, f"{host.install_log}: {error.strerror}")]
+    return [install_runner(parameters, host, machine, report)]
+
+
+def install_runner(
+    parameters: dict[str, Any], host: Host, machine: LocalMachine, report: Callable[[str], None]
+) -> Check:
+    """Install the runner; return the check `runner_install`, or the one that failed."""
+    began = machine.now()
     try:
         plan = read_runner_plan(parameters)
-        machine = LocalMachine(host, clock)
         RunnerInstallation(plan, host, machine, report, began + plan.budget).install()
     except InstallFailure as failure:
         log_line(f"runner: {failure.name}: {failure}")
-        return [Check(failure.name, False, f"{failure}"[:MOST_DETAIL])]
+        return Check(failure.name, False, f"{failure}"[:MOST_DETAIL])
     except OSError as error:
-        return [Check("runner_space", False, f"{error}"[:MOST_DETAIL])]
-    took = clock.now() - began
-    return [Check("runner_install", True, f"actions/runner {plan.version}, {took:.0f} s")]
+        return Check("runner_space", False, f"{error}"[:MOST_DETAIL])
+    took = machine.now() - began
+    return Check("runner_install", True, f"actions/runner {plan.version}, {took:.0f} s")
 
 
 def read_runner_plan(parameters: dict[str, Any]) -> RunnerPlan:
