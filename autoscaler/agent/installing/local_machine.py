@@ -138,11 +138,13 @@ class LocalMachine:
     def _receive(self, answer: Any, written: IO[bytes], end: float, most: int) -> None:
         """Write an answer to a file. Raises TimeoutError at `end`, ValueError, EOFError."""
         # read1 returns after each piece, so that a slow server cannot make it wait past the end.
+        size = 0
         while chunk := answer.read1(CHUNK):
             written.write(chunk)
+            size += len(chunk)
             if self.now() > end:
                 raise TimeoutError("not complete in time")
-            if written.tell() > most:
+            if size > most:
                 raise ValueError(f"longer than {most:,} bytes")
         if answer.length:
             raise EOFError(f"ended {answer.length:,} bytes too early")
