@@ -197,6 +197,11 @@ class CallMetrics(WatchedSeries, Telemetry):
         self.gauges["store_bytes"].labels("store").set(file)
         self.gauges["store_bytes"].labels("write_ahead_log").set(write_ahead_log)
 
+    def store_disk(self, free: int, size: int) -> None:
+        """See `Telemetry.store_disk`."""
+        self.gauges["store_disk_free_bytes"].set(free)
+        self.gauges["store_disk_bytes"].set(size)
+
 
 def add(counter: Counter, amount: float) -> None:
     """Add an amount, if it is a number. A negative one counts as nothing."""

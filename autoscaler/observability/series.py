@@ -93,6 +93,8 @@ GAUGES: Mapping[str, tuple[str, str]] = {
         "provider",
     ),
     "store_bytes": ("Size of the store's files.", "file"),
+    "store_disk_free_bytes": ("Free bytes of the store's file system.", ""),
+    "store_disk_bytes": ("Size of the store's file system.", ""),
     "event_loop_lag_max_seconds": ("Longest recent delay of a due timer of the event loop.", ""),
 }
 """By name without the prefix: the text, and the names of the labels with spaces between them."""

@@ -15,7 +15,7 @@ from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import FaultCode
-from autoscaler.model.wording import counted, duration
+from autoscaler.model.wording import counted, data_size, duration
 from autoscaler.observability.series import Series
 
 BUDGET_RESETS_AFTER: Seconds = 3600.0
@@ -209,6 +209,9 @@ class WatchedSeries(Series):
         for _, lag in _values(self.gauges["event_loop_lag_max_seconds"]):
             if lag > FaultCode.CONTROLLER_SLOW.entry.threshold.above:
                 yield Fault.of(FaultCode.CONTROLLER_SLOW, lag=lag)
+        free, size = (self._single(f"store_disk_{name}") for name in ("free_bytes", "bytes"))
+        if free < FaultCode.STORE_DISK_LOW.entry.threshold.share * size:
+            yield Fault.of(FaultCode.STORE_DISK_LOW, free=data_size(free), size=data_size(size))
         now = self._now()
         for operation, steps in sorted(self._writes.items()):
             recent = [step for step in steps if now - step.since < _SLOW.within]
@@ -221,6 +224,10 @@ class WatchedSeries(Series):
                     operation=operation,
                     within=duration(_SLOW.within),
                 )
+
+    def _single(self, name: str) -> float:
+        """Return the value of a gauge without labels; 0 if it was never set."""
+        return next((value for _, value in _values(self.gauges[name])), 0.0)
 
 
 def _values(gauge: Gauge) -> Iterator[tuple[tuple[str, ...], float]]:

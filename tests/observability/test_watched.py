@@ -269,12 +269,31 @@ def test_slow_writes_of_the_last_five_minutes_count_and_earlier_ones_do_not(watc
     assert watch.codes() == []
 
 
+def test_a_disk_with_less_than_a_tenth_left_is_a_fault_before_it_is_full(watch: Watch) -> None:
+    size = 20 * 2**30
+    watch.telemetry.store_disk(size // 10, size)
+    assert watch.codes() == []
+    watch.telemetry.store_disk(size // 10 - 1, size)
+    (fault,) = watch.telemetry.faults()
+    assert (fault.code, fault.is_page, fault.runbook) == ("store_disk_low", True, "StoreDiskLow")
+    assert fault.message == (
+        "the store's disk has 2.0 GiB of 20.0 GiB left; the controller stops when it is full. "
+        "Free space on it, or make it larger"
+    )
+    watch.telemetry.store_disk(0, size)
+    assert "has 0 MiB of 20.0 GiB left" in watch.telemetry.faults()[0].message
+    watch.telemetry.store_disk(size, size)
+    assert watch.codes() == []
+
+
 def test_the_thresholds_are_those_of_the_alerts() -> None:
     groups = alert_rules(AlertParameters())["groups"]
     rules = {rule["alert"]: rule["expr"] for rule in groups[1]["rules"]}
     jobs = "sum(autoscaler_jobs_in_progress)"
     assert rules["LeakSuspected"].endswith(f" > {LEAK.above:g} + {LEAK.share:g} * {jobs}")
     share, within = f"histogram_quantile({1.0 - SLOW.share:g}, ", f"[{span(WRITES_WITHIN)}]"
+    low = FaultCode.STORE_DISK_LOW.entry.threshold.share
+    assert f"free_bytes < {low:g} * autoscaler_store_disk_bytes" in rules["StoreDiskLow"]
     assert rules["StoreSlow"].startswith(share)
     assert within in rules["StoreSlow"]
     assert rules["StoreSlow"].endswith(f" > {SLOW.above:g}")
