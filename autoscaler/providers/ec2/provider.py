@@ -104,6 +104,7 @@ class Ec2Provider:
             else None,
             prices=self.prices,
             limits=self.limits,
+            image_name=self._resources.image_name,
         )
         self._account = ec2.account
         self._unsold: dict[str, tuple[str, ...]] = {}
