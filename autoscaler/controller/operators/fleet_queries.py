@@ -1,6 +1,6 @@
 """Answers operators' questions from the ledger, the last plan and the stored history."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from autoscaler.controller.journal import Journal
