@@ -150,10 +150,10 @@ def faults(fleet: Fleet, jobs: WaitingJobs, counts: Counts) -> tuple[Fault, ...]
         )
     )
     busiest = _Busiest(fleet)
-    return tuple(_told(fault, busiest, counts.mends) for fault in found)
+    return tuple(_completed(fault, busiest, counts.mends) for fault in found)
 
 
-def _told(fault: Fault, busiest: "_Busiest", mends: Mapping[str, str]) -> Fault:
+def _completed(fault: Fault, busiest: "_Busiest", mends: Mapping[str, str]) -> Fault:
     """Return a fault with the number of its jobs, the repository that floods it, and its mend."""
     message = fault.message
     if fault.jobs:

@@ -1,4 +1,4 @@
-"""One cause is one fault: what is grouped, what follows from what, and what is told of it."""
+"""One cause is one fault: what is grouped, what follows from what, and what a fault says."""
 
 import pytest
 
