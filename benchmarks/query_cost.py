@@ -21,7 +21,8 @@ from autoscaler.views.explanation import explain_job
 from autoscaler.views.jobs import running_jobs, waiting_jobs
 from autoscaler.views.machines import machines
 from autoscaler.views.preview import demand_of, preview, under
-from autoscaler.views.status import Counts, status
+from autoscaler.views.faults import Counts
+from autoscaler.views.status import status
 from benchmarks import sent_fleet
 from benchmarks.crowded_fleet import NOW, Crowd, crowded
 
