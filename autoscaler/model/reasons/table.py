@@ -24,6 +24,7 @@ MACHINES_NOT_READY, CIRCUIT_BREAKER = _page("MachinesNotReady"), _page("CircuitB
 LISTS_STALE, UNVERIFIED = _ticket("GitHubListsStale"), _ticket("MachinesUnverified")
 
 JOBS_NOT_SERVED = _ticket("JobsNotServed")
+LEAK = _ticket("LeakSuspected")
 
 ON_HOLD = "{about} {are} on hold: {words}"
 """Of what failed: the offerings, zones or launch options, and what their provider said."""
@@ -380,7 +381,7 @@ class FaultCode(Code):
         "leak_suspected",
         "for {time}, more machines have been assigned or exited than jobs are in progress; now "
         "{excess:,} more",
-        _ticket("LeakSuspected"),
+        LEAK,
         threshold=Threshold(5, share=0.1, within=600.0),
     )
     GITHUB_BUDGET_LOW = Entry(
@@ -431,6 +432,16 @@ class FaultCode(Code):
         _ticket("MachinesDoNotTerminate"),
         cause="machines do not terminate",
         mend="find them with `autoscaler unverified`, and terminate them at the provider",
+    )
+    MACHINES_SILENT = Entry(
+        "machines_silent",
+        "{machines}: assigned, and no heartbeat for {time}: {named}. The controller asks GitHub every {time}, "
+        "and terminates each machine after two answers that its work is over",
+        LEAK,
+        cause="silent machines",
+        fires=False,
+        mend="see the machine's console output at its provider; `autoscaler terminate MACHINE` does not wait "
+        "for GitHub",
     )
     MACHINES_UNVERIFIED = Entry(
         "machines_unverified",
