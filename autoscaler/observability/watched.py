@@ -17,7 +17,7 @@ from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import STILL_FAIL_WITHIN, FaultCode
 from autoscaler.model.wait_objectives import RECOVERS_AFTER
-from autoscaler.model.wording import counted, duration
+from autoscaler.model.wording import counted, data_size, duration
 from autoscaler.observability.labels import UNKNOWN_IMAGE
 from autoscaler.observability.series import Series
 
@@ -60,10 +60,13 @@ class WatchedSeries(Series):
         skus: Collection[SkuName],
         providers: Collection[ProviderName],
         now: Callable[[], Instant],
+        *,
+        webhooks: bool,
     ) -> None:
         """`now` returns the time of the controller's clock. The others are as for `Series`."""
-        super().__init__(version, skus, providers)
+        super().__init__(version, skus, providers, webhooks=webhooks)
         self._now = now
+        self._webhooks = webhooks
         self._arrived_at = now()
         self._missed_at: Instant | None = None
         """When the first job since the last webhook started."""
@@ -108,7 +111,11 @@ class WatchedSeries(Series):
     def _note_start(self, sku: str) -> None:
         self._started[sku] = self._now()
         # A webhook that was accepted a moment ago may have reported this start.
-        if self._missed_at is None and self._now() - self._arrived_at >= _SILENT.above:
+        if (
+            self._webhooks
+            and self._missed_at is None
+            and self._now() - self._arrived_at >= _SILENT.above
+        ):
             self._missed_at = self._now()
 
     def _note_write(self, operation: str, duration: Seconds) -> None:
@@ -219,6 +226,9 @@ class WatchedSeries(Series):
         for _, lag in _values(self.gauges["event_loop_lag_max_seconds"]):
             if lag > FaultCode.CONTROLLER_SLOW.entry.threshold.above:
                 yield Fault.of(FaultCode.CONTROLLER_SLOW, lag=lag)
+        free, size = (self._single(f"store_disk_{name}") for name in ("free_bytes", "bytes"))
+        if free < FaultCode.STORE_DISK_LOW.entry.threshold.share * size:
+            yield Fault.of(FaultCode.STORE_DISK_LOW, free=data_size(free), size=data_size(size))
         now = self._now()
         for operation, steps in sorted(self._writes.items()):
             recent = [step for step in steps if now - step.since < _SLOW.within]
@@ -231,6 +241,10 @@ class WatchedSeries(Series):
                     operation=operation,
                     within=duration(_SLOW.within),
                 )
+
+    def _single(self, name: str) -> float:
+        """Return the value of a gauge without labels; 0 if it was never set."""
+        return next((value for _, value in _values(self.gauges[name])), 0.0)
 
 
 def _values(gauge: Gauge) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -7,6 +7,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.operators.recent_past import DAY, HOUR, RecentPast
 from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.store import Store
+from autoscaler.controller.reporting.fault_history import recorded_faults
 from autoscaler.controller.reporting.fault_times import FaultTimes
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.jobs.job_waits import machine_of
@@ -18,6 +19,7 @@ from autoscaler.model.jobs.runners import machine_in_name
 from autoscaler.model.machines.machine import Machine
 from autoscaler.model.plan import Plan
 from autoscaler.model.reasons.faults import Fault
+from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.model.wait_objectives import with_overdue
 from autoscaler.views import grid, machines
 from autoscaler.views.cost import CostView, Spent, cost
@@ -67,7 +69,6 @@ class FleetQueries:
         self._observed = observed
         self._spent = spent
         self._fault_times = FaultTimes()
-        journal.on_history(self._look_again)
 
     def now(self) -> Instant:
         """Return the controller's time, by which the ages in an answer count."""
@@ -110,11 +111,6 @@ class FleetQueries:
         for provider in self._providers.values():
             found |= provider.capabilities.mends
         return found
-
-    def _look_again(self, _rows: Sequence[HistoryRow]) -> None:
-        """Note the faults of now, so that their beginning is known before an operator looks."""
-        if self._fault_times.is_due(self._journal.now):
-            self.status()
 
     def overview(self) -> Overview:
         """Return the state of the fleet with the oldest job of each SKU, and its last hours."""
@@ -196,6 +192,10 @@ class FleetQueries:
         for sku in known.demand.skus:
             failed += await self._store.history(changes.FAILED_LAUNCH, sku, until=until)
         return past_of(known, own, of_class, failed, now)
+
+    async def faults(self) -> Sequence[FaultSpell]:
+        """Return the faults of the last 30 days, those that began last first. Raises: StoreError."""
+        return await recorded_faults(self._store)
 
     async def history(self, name: str) -> Sequence[HistoryRow]:
         """Return what happened to a record, oldest first.

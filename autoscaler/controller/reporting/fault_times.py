@@ -16,7 +16,7 @@ COMPARED: Seconds = 300.0
 PRECEDES: Seconds = 600.0
 """A fault that began at most so long before another one of the same SKUs is named with it."""
 
-_LOOK_EVERY: Seconds = 15.0
+_COUNTED_EVERY: Seconds = 15.0
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _Known:
 
     def count(self, fault: Fault, now: Instant) -> None:
         self.fault, self.seen_at = fault, now
-        if not self.jobs or now - self.jobs[-1][0] >= _LOOK_EVERY:
+        if not self.jobs or now - self.jobs[-1][0] >= _COUNTED_EVERY:
             self.jobs.append((now, fault.jobs))
         while len(self.jobs) > 1 and self.jobs[1][0] <= now - COMPARED:
             self.jobs.popleft()
@@ -42,19 +42,16 @@ class _Known:
 
 
 class FaultTimes:
-    """What is known of each fault, by its key. Pure: the caller passes the time. A restart forgets it."""
+    """What is known of each fault, by its key. Pure: the caller passes the time.
+
+    `FaultHistory` looks at the faults every ten seconds. A restart forgets what is here.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
-        self._looked_at: Instant | None = None
-
-    def is_due(self, now: Instant) -> bool:
-        """Return True if the faults should be looked at again, though nobody asked."""
-        return self._looked_at is None or not 0.0 <= now - self._looked_at < _LOOK_EVERY
 
     def note(self, faults: Sequence[Fault], now: Instant) -> tuple[Fault, ...]:
         """Return these faults with their beginning, their trend and the fault that began just before."""
-        self._looked_at = now
         for fault in faults:
             known = self._known.get(fault.key)
             if known is None or now - known.seen_at > KEPT:
