@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from autoscaler.config.settings import other_names
 from autoscaler.config.settings.shapes import (
     AcceleratorModel,
     BranchGlob,
@@ -59,12 +60,16 @@ class Driver(StrEnum):
 class LaunchOptionSettings(Section):
     """One launch option of a SKU. Each kind of provider has further keys."""
 
+    others = other_names.LAUNCH_OPTION
+
     provider: Name
     """A key of `providers`."""
 
 
 class Accelerator(Section):
     """The accelerators that the machine must have. Its health checks compare them with those it has."""
+
+    others = other_names.ACCELERATOR
 
     vendor: AcceleratorVendor
     """`nvidia` or `amd`."""
@@ -95,6 +100,8 @@ class Canary(Section):
 class Image(Section):
     """The newest machine image of this name."""
 
+    others = other_names.IMAGE
+
     name: ImageName
     """A glob over image names: `*` and `?`."""
     owner: ImageOwner = "self"
@@ -118,6 +125,8 @@ class Schedule(Section):
 
 class Idle(Section):
     """Machines that wait for jobs."""
+
+    others = other_names.IDLE
 
     minimum: Count = Field(default=_IDLE.minimum, alias="min")
     """How many machines to keep ready at all times."""
@@ -157,6 +166,8 @@ class AccessSettings(Section):
 
 class SkuSettings(Section):
     """A kind of runner."""
+
+    others = other_names.SKU
 
     launch_options: Annotated[tuple[LaunchOptionSettings, ...], Field(min_length=1)] = Field(
         alias="on"

@@ -158,7 +158,10 @@ class OperatorActions:
         if found.termination.reason is TerminationReason.OPERATOR:
             _refuse(RefusalKind.CONTRADICTED, f"machine {found.id} is being terminated already")
         if found.state not in RELEASED_STATES or not found.occupies:
-            _refuse(RefusalKind.CONTRADICTED, f"machine {found.id} is {found.state}")
+            what = f"machine {found.id} is {found.state}"
+            if found.state is MachineState.TERMINATED:
+                what += " already: autoscaler history machine has its end"
+            _refuse(RefusalKind.CONTRADICTED, what)
         return found
 
 
