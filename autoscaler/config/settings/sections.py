@@ -84,7 +84,8 @@ def _places(section: type[Section], above: tuple[str, ...]) -> Iterator[tuple[st
 
 def _written_place(root: type[Section], path: KeyPath) -> tuple[str, ...]:
     """Return a path with `[]` and `<name>` for the positions and names in it."""
-    section, place = root, ()
+    section = root
+    place: tuple[str, ...] = ()
     parts = iter(path)
     for part in parts:
         field = keys(section)[str(part)]

@@ -24,7 +24,9 @@ _ENDED = frozenset({"shutting-down", "terminated"})
 
 
 _CREDENTIALS = (NoCredentialsError, PartialCredentialsError, ProfileNotFound)
-_CREDENTIALS_FIX = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use a host with an instance profile"
+_CREDENTIALS_FIX = (
+    "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use an instance profile"
+)
 
 
 class ImageEc2Error(Exception):

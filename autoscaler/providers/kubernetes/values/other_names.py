@@ -25,7 +25,6 @@ POD = table(
         "",
     ),
     ("runtimeclassname", "write runtime_class", ""),
-    ("containermode", "write container_mode", ""),
 )
 
 TOLERATION = table(
