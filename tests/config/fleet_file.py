@@ -135,6 +135,11 @@ def changed(*pairs: tuple[str, str]) -> str:
     return text
 
 
+def unintended(configuration: Configuration) -> list[Problem]:
+    """Return the warnings, except those of the sample values that the examples share with the README."""
+    return [one for one in configuration.warnings if "sample value" not in one.what]
+
+
 def unserved(configuration: Configuration, *, files: bool = True) -> tuple[Problem, ...]:
     """Return the problems of a valid configuration that cannot be served."""
     return preflight(configuration, provider_kinds(), files=files)

@@ -29,13 +29,21 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName
 from autoscaler.model.jobs.demand import classify
 from autoscaler.providers.registry import provider_kinds
-from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed, on_ec2, on_kubernetes
+from tests.config.fleet_file import (
+    EXAMPLE,
+    MINIMAL,
+    Folder,
+    changed,
+    on_ec2,
+    on_kubernetes,
+    unintended,
+)
 
 
 def test_every_key_of_the_example_is_accepted(folder: Folder) -> None:
     configuration = folder.load(EXAMPLE.read_text())
     settings = configuration.settings
-    assert configuration.warnings == ()
+    assert unintended(configuration) == []
     assert list(settings.skus) == [
         "linux.g5.4xlarge.nvidia.gpu",
         "windows.g4dn.xlarge",

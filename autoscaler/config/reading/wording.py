@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
@@ -162,8 +163,7 @@ def sentence(error: ErrorDetails, root: type[Section]) -> tuple[str, str]:
 
 def no_value(root: type[Section], path: KeyPath) -> tuple[str, str]:
     """Return the error and the fix for a key with nothing after it."""
-    section = section_at(root, path[:-1])
-    field = keys(section).get(str(path[-1])) if section else None
+    field = _field(root, path)
     if field is not None and field.is_required():
         return "has no value", f"write one: it is required{_meaning(root, path)}"
     return "has no value", "write one, or remove the key"
@@ -186,7 +186,9 @@ def _fix(wording: Wording, error: ErrorDetails, root: type[Section]) -> str:
     kind, value, path = error["type"], error["input"], error["loc"]
     if kind == "string_type" and isinstance(value, dict | list):
         return "write a single value"
-    if wording is _LIST and isinstance(value, str | int | float):
+    field = _field(root, path)
+    of_sections = field is not None and section_in(field.annotation) is not None
+    if wording is _LIST and isinstance(value, str | int | float) and not of_sections:
         parts = re.split(r"[,\s]+", value.strip(", ")) if isinstance(value, str) else [value]
         shown = (one if _PLAIN_TEXT.fullmatch(str(one)) else show(one) for one in parts)
         return f"write it in brackets: [{', '.join(map(str, shown))}]"
@@ -201,15 +203,13 @@ def _fix(wording: Wording, error: ErrorDetails, root: type[Section]) -> str:
 
 
 def _mapping_fix(value: Any, path: KeyPath, root: type[Section]) -> str:
-    above = section_at(root, path[:-1])
-    field = keys(above).get(str(path[-1])) if above and path else None
+    field = _field(root, path)
     if field is not None and container_in(field.annotation) is Mapping and isinstance(value, list):
-        below = section_in(field.annotation) is not None
-        return f"write {'NAME:' if below else 'NAME: VALUE'} for each entry, without -" + (
-            ", and below it its keys" if below else ""
-        )
+        if section_in(field.annotation) is None:
+            return "write NAME: VALUE for each entry, without -"
+        return "write NAME: for each entry, without -, and below it its keys"
     inner = section_at(root, path)
-    if inner is None or (field is not None and section_in(field.annotation) is None):
+    if inner is None or not path:
         return _MAPPING.fix
     required = [key for key, one in keys(inner).items() if one.is_required()]
     if len(required) == 1 and isinstance(value, str):
@@ -250,7 +250,11 @@ def _unknown(root: type[Section], path: KeyPath) -> tuple[str | None, str]:
 
 
 def _meaning(root: type[Section], path: KeyPath) -> str:
-    section = section_at(root, path[:-1])
-    field = keys(section).get(str(path[-1])) if section else None
+    field = _field(root, path)
     meaning = field.description if field else None
     return f" ({meaning.rstrip('.')})" if meaning else ""
+
+
+def _field(root: type[Section], path: KeyPath) -> FieldInfo | None:
+    section = section_at(root, path[:-1]) if path else None
+    return keys(section).get(str(path[-1])) if section else None

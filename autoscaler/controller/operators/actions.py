@@ -149,6 +149,9 @@ class OperatorActions:
                     f"{machine} belongs to another installation: see autoscaler unverified",
                 )
             _refuse(RefusalKind.UNKNOWN, f"no machine {machine} is known: see autoscaler machines")
+        if found.state is MachineState.TERMINATED:
+            what = f"machine {found.id} is terminated already"
+            _refuse(RefusalKind.CONTRADICTED, f"{what}: see autoscaler history {found.id}")
         if found.does_not_terminate:
             _refuse(
                 RefusalKind.CONTRADICTED,
@@ -158,10 +161,7 @@ class OperatorActions:
         if found.termination.reason is TerminationReason.OPERATOR:
             _refuse(RefusalKind.CONTRADICTED, f"machine {found.id} is being terminated already")
         if found.state not in RELEASED_STATES or not found.occupies:
-            what = f"machine {found.id} is {found.state}"
-            if found.state is MachineState.TERMINATED:
-                what += " already: autoscaler history machine has its end"
-            _refuse(RefusalKind.CONTRADICTED, what)
+            _refuse(RefusalKind.CONTRADICTED, f"machine {found.id} is {found.state}")
         return found
 
 
