@@ -191,8 +191,8 @@ async def test_an_operator_can_terminate_only_known_machines() -> None:
 async def test_a_machine_that_is_terminated_already_is_named_with_its_history() -> None:
     operated = await OperatedController().open()
     await operated.operator_actions.terminate("i-1", by=ALICE)
-    for _ in range(60):
-        await operated.controller.turn(then=60)
+    await operated.controller.turn()
+    await operated.controller.machine_lists.list_machines(EAST)
     assert operated.world.store.machine(MachineId("x-i-1")).state is MachineState.TERMINATED
     refused = await operated.refused("i-1")
     assert refused.kind is RefusalKind.CONTRADICTED
