@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 from autoscaler.console.charts import machines_chart, waiting_chart
 from autoscaler.console.links import GitHubPages
+from autoscaler.console.lists import AGES, ListPage
 from autoscaler.console.rendering import Frame, Templates
 from autoscaler.console.runbooks import read_runbooks
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs.job import JobState
-from autoscaler.model.machines.machine import MachineState
+from autoscaler.model.reasons.spells import FaultSpell
+from autoscaler.model.reasons.table import cause_of
 from autoscaler.model.wait_objectives import total
 from autoscaler.model.wording import in_words
 from autoscaler.views.cost import CostView
@@ -21,6 +23,7 @@ from autoscaler.views.machines import MachineView
 from autoscaler.views.offerings import OptionView
 from autoscaler.views.overview import Overview
 from autoscaler.views.past import Past, job_stages, machine_stages
+from autoscaler.views.quotas import QuotaView
 from autoscaler.views.status import SkuView, StatusView
 
 
@@ -31,6 +34,7 @@ class SkuPage:
     overview: Overview
     sku: SkuView
     offerings: Sequence[OptionView]
+    quotas: Sequence[QuotaView]
     waiting: Sequence[JobView]
     running: Sequence[JobView]
     machines: Sequence[MachineView]
@@ -111,9 +115,12 @@ class Pages:
         found = [one for one in page.overview.status.faults if one.sku == page.sku.sku]
         return self._templates.render("sku", frame, page=page, sku=page.sku, faults=found)
 
-    def jobs(self, found: Sequence[JobView], state: str, sku: str, frame: Frame) -> str:
+    def jobs(self, page: ListPage[JobView], state: str, frame: Frame) -> str:
         """Return a list of jobs that wait, run or match no SKU."""
-        return self._templates.render("jobs", frame, jobs=found, state=state, sku=sku)
+        narrowed = bool(page.query.keys() - {"state", "page"})
+        return self._templates.render(
+            "jobs", frame, list=page, state=state, ages=AGES, narrowed=narrowed
+        )
 
     def job(self, page: JobPage, frame: Frame) -> str:
         """Return the page of a job: why it waits or what became of it, its stages and its history."""
@@ -121,13 +128,10 @@ class Pages:
         stages = () if page.gets_no_machine else job_stages(page.history, queued)
         return self._templates.render("job", frame, page=page, job=page.job, stages=stages)
 
-    def machines(
-        self, found: Sequence[MachineView], state: MachineState | None, sku: str, frame: Frame
-    ) -> str:
+    def machines(self, page: ListPage[MachineView], frame: Frame) -> str:
         """Return a list of machines."""
-        return self._templates.render(
-            "machines", frame, machines=found, state=state or "", states=MachineState, sku=sku
-        )
+        narrowed = bool(page.query.keys() - {"state", "page"})
+        return self._templates.render("machines", frame, list=page, narrowed=narrowed)
 
     def machine(self, page: MachinePage, frame: Frame) -> str:
         """Return the page of a machine: its stages and its history."""
@@ -148,6 +152,11 @@ class Pages:
     def grid(self, found: Grid, frame: Frame) -> str:
         """Return a repository's commits against its jobs."""
         return self._templates.render("grid", frame, grid=found)
+
+    def faults(self, found: Sequence[FaultSpell], frame: Frame) -> str:
+        """Return the faults of the last 30 days."""
+        causes = {one.code: cause_of(one.code) for one in found}
+        return self._templates.render("faults", frame, spells=found, causes=causes)
 
     def cost(self, found: CostView, frame: Frame) -> str:
         """Return what the machines cost now."""

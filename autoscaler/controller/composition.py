@@ -48,6 +48,7 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, 
 from autoscaler.controller.ports.store import SavedState, Store
 from autoscaler.controller.ports.telemetry import Telemetry, TraceTelemetry
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
+from autoscaler.controller.reporting.fault_history import FaultHistory
 from autoscaler.controller.reporting.fleet_counts import report_offerings_on_hold
 from autoscaler.controller.reporting.history_metrics import report
 from autoscaler.controller.reporting.traces import WaitTracer
@@ -219,6 +220,7 @@ class Controller:
             telemetry,
             background,
         )
+        self.fault_history = FaultHistory(journal, store, lambda: self.queries.status(), clock)
         self.group_watch = GroupWatch(journal, ports.github, ports.lists, telemetry, background)
         self.version_watch = RunnerVersionWatch(journal, ports.lists, telemetry, background)
         return [
@@ -237,6 +239,7 @@ class Controller:
             self.price_refresh.run,
             self.group_watch.run,
             self.version_watch.run,
+            self.fault_history.run,
             partial(report_offerings_on_hold, journal, telemetry, background),
             *self._settings.process_tasks,
         ]
@@ -258,6 +261,7 @@ class Controller:
         for meter in self.meters:
             meter.resume()
         self.recent_past.resume()
+        await self.fault_history.resume()
         await self.journal.record(ControllerStarted(now, absence))
         self.intake.resume(*saved.unapplied)
         self.redelivery.resume(saved.arrived_until)

@@ -314,6 +314,13 @@ def _process(scale: float) -> Iterator[Alert]:
         10 * MINUTE,
         "One of 100 writes to the store takes {{ $value | humanizeDuration }} ({{ $labels.operation }}).",
     )
+    share = FaultCode.STORE_DISK_LOW.entry.threshold.share
+    yield _of(
+        FaultCode.STORE_DISK_LOW,
+        f"autoscaler_store_disk_free_bytes < {share:g} * autoscaler_store_disk_bytes",
+        5 * MINUTE,
+        "The store's disk has {{ $value | humanize1024 }}B left. The controller stops when it is full.",
+    )
     not_stored = 'autoscaler_deliveries_total{outcome=~"store_failed|store_stalled|shed"}'
     yield _of(
         FaultCode.STORE_FAILS,

@@ -77,9 +77,11 @@ class CallMetrics(WatchedSeries, Telemetry):
         skus: Collection[SkuName],
         providers: Collection[ProviderName],
         now: Callable[[], Instant],
+        *,
+        webhooks: bool,
     ) -> None:
         """See `WatchedSeries`."""
-        super().__init__(version, skus, providers, now)
+        super().__init__(version, skus, providers, now, webhooks=webhooks)
         self._sku = BoundedLabel(skus)
         # One per label, so that many values of one label do not use up those of another label.
         self._labels = {
@@ -194,6 +196,11 @@ class CallMetrics(WatchedSeries, Telemetry):
         """See `Telemetry.store_size`."""
         self.gauges["store_bytes"].labels("store").set(file)
         self.gauges["store_bytes"].labels("write_ahead_log").set(write_ahead_log)
+
+    def store_disk(self, free: int, size: int) -> None:
+        """See `Telemetry.store_disk`."""
+        self.gauges["store_disk_free_bytes"].set(free)
+        self.gauges["store_disk_bytes"].set(size)
 
 
 def add(counter: Counter, amount: float) -> None:

@@ -15,7 +15,7 @@ from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import FaultCode
-from autoscaler.model.wording import counted, duration
+from autoscaler.model.wording import counted, data_size, duration
 from autoscaler.observability.series import Series
 
 BUDGET_RESETS_AFTER: Seconds = 3600.0
@@ -57,10 +57,13 @@ class WatchedSeries(Series):
         skus: Collection[SkuName],
         providers: Collection[ProviderName],
         now: Callable[[], Instant],
+        *,
+        webhooks: bool,
     ) -> None:
         """`now` returns the time of the controller's clock. The others are as for `Series`."""
-        super().__init__(version, skus, providers)
+        super().__init__(version, skus, providers, webhooks=webhooks)
         self._now = now
+        self._webhooks = webhooks
         self._arrived_at = now()
         self._missed_at: Instant | None = None
         """When the first job since the last webhook started."""
@@ -102,7 +105,11 @@ class WatchedSeries(Series):
 
     def _note_start(self) -> None:
         # A webhook that was accepted a moment ago may have reported this start.
-        if self._missed_at is None and self._now() - self._arrived_at >= _SILENT.above:
+        if (
+            self._webhooks
+            and self._missed_at is None
+            and self._now() - self._arrived_at >= _SILENT.above
+        ):
             self._missed_at = self._now()
 
     def _note_write(self, operation: str, duration: Seconds) -> None:
@@ -202,6 +209,9 @@ class WatchedSeries(Series):
         for _, lag in _values(self.gauges["event_loop_lag_max_seconds"]):
             if lag > FaultCode.CONTROLLER_SLOW.entry.threshold.above:
                 yield Fault.of(FaultCode.CONTROLLER_SLOW, lag=lag)
+        free, size = (self._single(f"store_disk_{name}") for name in ("free_bytes", "bytes"))
+        if free < FaultCode.STORE_DISK_LOW.entry.threshold.share * size:
+            yield Fault.of(FaultCode.STORE_DISK_LOW, free=data_size(free), size=data_size(size))
         now = self._now()
         for operation, steps in sorted(self._writes.items()):
             recent = [step for step in steps if now - step.since < _SLOW.within]
@@ -214,6 +224,10 @@ class WatchedSeries(Series):
                     operation=operation,
                     within=duration(_SLOW.within),
                 )
+
+    def _single(self, name: str) -> float:
+        """Return the value of a gauge without labels; 0 if it was never set."""
+        return next((value for _, value in _values(self.gauges[name])), 0.0)
 
 
 def _values(gauge: Gauge) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -140,6 +140,13 @@ def print_jobs(found: Answer, state: str) -> None:
         return
     rows = [[_cell(job, column, found["at"]) for column in columns] for job in found["jobs"]]
     print_table(columns, rows, long=("SKU", "labels", "repository", "name"))
+    _print_rest(len(rows), found["total"], "job")
+
+
+def _print_rest(shown: int, total: int, noun: str) -> None:
+    """Say on stderr how many rows a list has, if it has more than these."""
+    if shown < total:
+        typer.echo(f"{shown} of {total:,} {noun}s: --page and --limit show others", err=True)
 
 
 def _cell(job: Answer, column: str, now: float) -> object:
@@ -195,6 +202,7 @@ def print_machines(found: Answer) -> None:
         ],
         long=("SKU", "where", "ID at its provider", "note"),
     )
+    _print_rest(len(machines), found["total"], "machine")
 
 
 def print_history(rows: list[Answer]) -> None:
@@ -206,6 +214,29 @@ def print_history(rows: list[Answer]) -> None:
             for row in rows
         ],
         long=("detail",),
+    )
+
+
+def print_fault_history(found: Answer) -> None:
+    """Print the faults of the last 30 days, those that began last first."""
+    if not found["faults"]:
+        typer.echo("no fault is recorded", err=True)
+        return
+    print_table(
+        ("began", "ended", "lasted", "code", "about", "jobs", "message"),
+        [
+            (
+                moment(one["began"]),
+                moment(one["ended"]) or "lasts",
+                duration((one["ended"] or found["at"]) - one["began"]),
+                one["code"],
+                one["about"],
+                one["jobs"] or "",
+                one["message"],
+            )
+            for one in found["faults"]
+        ],
+        long=("message",),
     )
 
 

@@ -20,7 +20,7 @@ from autoscaler.model.jobs.runners import (
 )
 from autoscaler.model.machines.machine import BOOTING_STATES, Machine, MachineState
 from autoscaler.model.reasons.entry import Code
-from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.table import GITHUB_DECIDES, WaitCode
 from autoscaler.model.reasons.waiting import Reason, Waiting, WaitReason
 from autoscaler.planner.registration import boot_seconds
 from autoscaler.planner.waiting import not_assigned
@@ -82,6 +82,22 @@ def undecided_by(fleet: Fleet, job: Job) -> WaitCode | None:
     return None
 
 
+def reasons_in_line(runs: Sequence[Waiting], length: int) -> Iterator[tuple[range, Waiting]]:
+    """Yield the places of a line, from 0, with why the jobs there wait.
+
+    `runs` are the reasons of its class, and `length` is the number of its jobs. The jobs that the plan did not
+    know come last.
+    """
+    begin = 0
+    for run in runs:
+        if run.code not in GITHUB_DECIDES and begin < length:
+            places = range(begin, min(begin + run.count, length))
+            yield places, run
+            begin = places.stop
+    if begin < length:
+        yield range(begin, length), Waiting(length - begin, _NOT_PLANNED)
+
+
 def _in_line(fleet: Fleet, runs: Sequence[Waiting], job: Job, demand: DemandClass) -> Wait | None:
     queue = fleet.queues.get(demand)
     if queue is None:
@@ -90,12 +106,11 @@ def _in_line(fleet: Fleet, runs: Sequence[Waiting], job: Job, demand: DemandClas
     index = bisect_left(jobs, (job.queued_at, job.id), key=lambda one: (one.queued_at, one.id))
     if index == len(jobs) or jobs[index].id != job.id:
         return None
-    turn = index + 1
-    for run in runs:
-        if turn <= run.count:
+    for places, run in reasons_in_line(runs, len(jobs)):
+        if index in places:
+            turn = index - places.start + 1
             return Wait(index + 1, len(jobs), turn, run.reasons, run.blocked)
-        turn -= run.count
-    return Wait(index + 1, len(jobs), turn, _NOT_PLANNED, blocked=False)
+    return None
 
 
 _LOOKED_AT = 1_000

@@ -415,6 +415,7 @@ READS = {
     "runner_group_too_wide": "autoscaler_runner_group_too_wide",
     "runner_version_expires": "autoscaler_runner_version_deadline_timestamp_seconds",
     "runner_version_refused": 'autoscaler_runner_exits_total{reason="version_deprecated"}',
+    "store_disk_low": "autoscaler_store_disk_free_bytes",
     "store_fails": 'autoscaler_deliveries_total{outcome=~"store_failed|store_stalled|shed"}',
     "store_slow": "autoscaler_store_write_duration_seconds_bucket",
     "webhooks_silent": 'autoscaler_deliveries_total{outcome=~"accepted|duplicate|ignored"}',

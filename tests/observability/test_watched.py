@@ -30,10 +30,10 @@ BAD, GOOD = "ami-0bad", "ami-0a"
 class Watch:
     """Telemetry with a clock that a test moves."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, webhooks: bool = True) -> None:
         self.now = 1000.0
         self.telemetry = PrometheusTelemetry(
-            [GPU], [ProviderName("east")], "1", now=lambda: self.now
+            [GPU], [ProviderName("east")], "1", now=lambda: self.now, webhooks=webhooks
         )
 
     def codes(self) -> list[str]:
@@ -67,6 +67,16 @@ def test_webhooks_are_silent_if_a_job_started_without_one(watch: Watch) -> None:
     watch.telemetry.delivery(DeliveryAnswer.DUPLICATE)
     watch.now += 10 * WINDOW
     assert watch.codes() == []
+
+
+def test_a_fleet_without_webhooks_misses_none() -> None:
+    """Neither the fault nor the alert, which needs a series of deliveries that existed half an hour ago."""
+    watch = Watch(webhooks=False)
+    watch.now += WINDOW
+    watch.telemetry.job_started(GPU, "acme/widgets", 60.0)
+    watch.now += 10 * WINDOW
+    assert watch.codes() == []
+    assert "autoscaler_deliveries_total{" not in b"".join(watch.telemetry.render()).decode()
 
 
 def test_webhooks_are_not_silent_while_one_job_runs_for_hours(watch: Watch) -> None:
@@ -259,12 +269,31 @@ def test_slow_writes_of_the_last_five_minutes_count_and_earlier_ones_do_not(watc
     assert watch.codes() == []
 
 
+def test_a_disk_with_less_than_a_tenth_left_is_a_fault_before_it_is_full(watch: Watch) -> None:
+    size = 20 * 2**30
+    watch.telemetry.store_disk(size // 10, size)
+    assert watch.codes() == []
+    watch.telemetry.store_disk(size // 10 - 1, size)
+    (fault,) = watch.telemetry.faults()
+    assert (fault.code, fault.is_page, fault.runbook) == ("store_disk_low", True, "StoreDiskLow")
+    assert fault.message == (
+        "the store's disk has 2.0 GiB of 20.0 GiB left; the controller stops when it is full. "
+        "Free space on it, or make it larger"
+    )
+    watch.telemetry.store_disk(0, size)
+    assert "has 0 MiB of 20.0 GiB left" in watch.telemetry.faults()[0].message
+    watch.telemetry.store_disk(size, size)
+    assert watch.codes() == []
+
+
 def test_the_thresholds_are_those_of_the_alerts() -> None:
     groups = alert_rules(AlertParameters())["groups"]
     rules = {rule["alert"]: rule["expr"] for rule in groups[1]["rules"]}
     jobs = "sum(autoscaler_jobs_in_progress)"
     assert rules["LeakSuspected"].endswith(f" > {LEAK.above:g} + {LEAK.share:g} * {jobs}")
     share, within = f"histogram_quantile({1.0 - SLOW.share:g}, ", f"[{span(WRITES_WITHIN)}]"
+    low = FaultCode.STORE_DISK_LOW.entry.threshold.share
+    assert f"free_bytes < {low:g} * autoscaler_store_disk_bytes" in rules["StoreDiskLow"]
     assert rules["StoreSlow"].startswith(share)
     assert within in rules["StoreSlow"]
     assert rules["StoreSlow"].endswith(f" > {SLOW.above:g}")

@@ -9,6 +9,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.reasons.faults import Fault
+from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, Starts, WaitObjective
 from autoscaler.views import grid
 from autoscaler.views.cost import CostView, Spent, cost
@@ -39,6 +40,7 @@ class AskedWorld(FleetQueries):
     spent: Spent = field(default_factory=dict)
     changed: int = 0
     broken: bool = False
+    spells: Sequence[FaultSpell] = ()
 
     def now(self) -> Instant:
         return self.world.now
@@ -106,6 +108,11 @@ class AskedWorld(FleetQueries):
         if self.broken:
             raise StoreError("the disk is full")
         return self.pasts.get(job, Past())
+
+    async def faults(self) -> Sequence[FaultSpell]:
+        if self.broken:
+            raise StoreError("the disk is full")
+        return self.spells
 
     async def history(self, name: str) -> Sequence[HistoryRow]:
         if self.broken:

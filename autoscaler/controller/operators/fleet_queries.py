@@ -6,6 +6,7 @@ from dataclasses import replace
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.operators.recent_past import DAY, HOUR, RecentPast
 from autoscaler.controller.ports.store import Store
+from autoscaler.controller.reporting.fault_history import recorded_faults
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.jobs.job_waits import machine_of
 from autoscaler.model import changes
@@ -16,6 +17,7 @@ from autoscaler.model.jobs.runners import machine_in_name
 from autoscaler.model.machines.machine import Machine
 from autoscaler.model.plan import Plan
 from autoscaler.model.reasons.faults import Fault
+from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.views import grid, machines
 from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (
@@ -175,6 +177,10 @@ class FleetQueries:
         for sku in known.demand.skus:
             failed += await self._store.history(changes.FAILED_LAUNCH, sku, until=until)
         return past_of(known, own, of_class, failed, now)
+
+    async def faults(self) -> Sequence[FaultSpell]:
+        """Return the faults of the last 30 days, those that began last first. Raises: StoreError."""
+        return await recorded_faults(self._store)
 
     async def history(self, name: str) -> Sequence[HistoryRow]:
         """Return what happened to a record, oldest first.

@@ -219,6 +219,9 @@ class Telemetry:
     def store_size(self, file: int, write_ahead_log: int) -> None:
         """Set the sizes of the store's files, in bytes."""
 
+    def store_disk(self, free: int, size: int) -> None:
+        """Set how many bytes of the store's file system are free, and how many it has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:

@@ -248,7 +248,7 @@ class Unmatched(Code):
 
 
 class FaultCode(Code):
-    """What is wrong with the fleet, besides the codes of waiting jobs. Only metrics show the first 13."""
+    """What is wrong with the fleet, besides the codes of waiting jobs. Only metrics show the first 14."""
 
     WEBHOOKS_SILENT = Entry(
         "webhooks_silent",
@@ -261,6 +261,14 @@ class FaultCode(Code):
         "a webhook was not stored {ago} ago, because {why}; GitHub got 503 for it",
         _page("StoreFails"),
         threshold=Threshold(within=HALF_HOUR),
+    )
+    STORE_DISK_LOW = Entry(
+        "store_disk_low",
+        "the store's disk has {free} of {size} left; the controller stops when it is full. Free "
+        "space on it, or make it larger",
+        _page("StoreDiskLow"),
+        cause="the store's disk fills up",
+        threshold=Threshold(share=0.1),
     )
     STORE_SLOW = Entry(
         "store_slow",
