@@ -118,9 +118,9 @@ def filled(text: str) -> str:
     for placeholder, own in (
         ("YOUR-APP-ID", "1234"),
         ("YOUR-ORGANIZATION", "acme"),
-        ("YOUR-HOST", "fleet.example.com"),
-        ("YOUR-SUBNET-ID", "subnet-0123456789abcdef0"),
-        ("YOUR-SECURITY-GROUP-ID", "sg-0123456789abcdef0"),
+        ("YOUR-HOST", "fleet.internal.example"),
+        ("YOUR-SUBNET-ID", "subnet-0a"),
+        ("YOUR-SECURITY-GROUP-ID", "sg-0a"),
     ):
         text = text.replace(placeholder, own)
     return text

@@ -36,14 +36,13 @@ from tests.config.fleet_file import (
     changed,
     on_ec2,
     on_kubernetes,
-    unintended,
 )
 
 
 def test_every_key_of_the_example_is_accepted(folder: Folder) -> None:
     configuration = folder.load(EXAMPLE.read_text())
     settings = configuration.settings
-    assert unintended(configuration) == []
+    assert configuration.warnings == ()
     assert list(settings.skus) == [
         "linux.g5.4xlarge.nvidia.gpu",
         "windows.g4dn.xlarge",

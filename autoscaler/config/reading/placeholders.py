@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from autoscaler.config.problems import KeyPath, Problem, show
-from autoscaler.config.reading.document import Document, children, values_in
+from autoscaler.config.reading.document import Document, values_in
 from autoscaler.config.reading.wording import no_value
 from autoscaler.config.settings.sections import keys, section_at
 from autoscaler.config.settings.shapes import Section
@@ -33,14 +33,11 @@ _CURLY_QUOTES = "\u2018\u2019\u201c\u201d"
 _FREE_TEXT = frozenset({"overlay", "tags", "contact", "wait_objectives"})
 """Keys whose values may contain a template for another program."""
 
-_SAMPLES: tuple[tuple[KeyPath, re.Pattern[str]], ...] = (
-    (("github", "apps", 0, "id"), re.compile("1234")),
-    (
-        ("server", "public_url"),
-        re.compile(r"https?://([^/]+\.)?example\.(com|org|net)(:[0-9]+)?/?"),
-    ),
+_SAMPLE = re.compile(
+    r"(subnet|sg)-0123456789abcdef0|https?://([^/]+\.)?example\.(com|org|net)(:[0-9]+)?/?"
 )
-_SAMPLE_ID = re.compile("(subnet|sg)-0123456789abcdef0")
+_COMMON_SAMPLES = {("apps", "id"): 1234, ("scopes", "org"): "acme"}
+"""Values below `github` that may be an operator's own: samples only beside one of the others."""
 _SAMPLE_FIX = "write your own value, unless it is yours"
 
 
@@ -75,22 +72,22 @@ def check_empty(document: Document, root: type[Section]) -> Iterator[Problem]:
 
 
 def check_samples(document: Document) -> Iterator[Problem]:
-    """Return a warning for each value that the README has, too.
-
-    An organization may well be called acme: it counts only beside another sample.
-    """
-    found = [path for path, value in values_in(document.content) if _is_sample(path, value)]
-    scopes = children(document.value(("github", "scopes"))) if found else ()
-    for index, scope in scopes:
-        if isinstance(scope, dict) and scope.get("org") == "acme":
-            found.append(("github", "scopes", index, "org"))
+    """Return a warning for each value that the README has, too."""
+    places = ("providers", "server")
+    values = list(values_in(document.content))
+    found = [path for path, value in values if path[:1] and path[0] in places and _is_sample(value)]
+    if found:
+        found += [path for path, value in values if _is_common(path, value)]
     for path in found:
         what = f"{show(document.value(path))} is the sample value of the README"
         yield document.problem(path, what, _SAMPLE_FIX, warning=True)
 
 
-def _is_sample(path: KeyPath, value: object) -> bool:
-    text = str(value)
-    if "providers" in path:
-        return _SAMPLE_ID.fullmatch(text) is not None
-    return any(path == place and pattern.fullmatch(text) for place, pattern in _SAMPLES)
+def _is_sample(value: object) -> bool:
+    return isinstance(value, str) and _SAMPLE.fullmatch(value) is not None
+
+
+def _is_common(path: KeyPath, value: object) -> bool:
+    if len(path) != 4 or path[0] != "github":
+        return False
+    return value is not None and _COMMON_SAMPLES.get((str(path[1]), str(path[3]))) == value
