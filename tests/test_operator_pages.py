@@ -63,7 +63,19 @@ SEEN: Answer = {
     "machines_limit": 4000,
     "dollars_per_hour": 1234.5,
     "dollars_limit": 9000,
-    "faults": [{"code": "capacity", "about": "gpu", "message": "no room in any zone of us-east-1"}],
+    "faults": [
+        {
+            "code": "capacity",
+            "about": "east InsufficientInstanceCapacity",
+            "message": "no room in any zone of us-east-1",
+            "skus": ["gpu"],
+            "mend": "",
+            "since": NOW - 90,
+            "trend": "growing",
+            "after": "",
+            "recovered_at": None,
+        }
+    ],
     "skus": [SKU, OPEN, IDLE],
 }
 MACHINE: Answer = {

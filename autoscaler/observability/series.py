@@ -36,6 +36,7 @@ GAUGES: Mapping[str, tuple[str, str]] = {
     "jobs_waiting": ("Jobs that wait for a runner.", "sku"),
     "jobs_waiting_by_reason": ("Jobs that wait, by the reason.", "sku reason"),
     "oldest_waiting_job_age_seconds": ("Age of the oldest job that waits for a runner.", "sku"),
+    "jobs_without_sku": ("Queued jobs that no SKU serves now.", "reason"),
     "jobs_in_progress": ("Jobs in progress.", "sku"),
     "jobs_awaiting_approval": ("Jobs that GitHub holds back.", "sku"),
     "machines": ("Machines and unanswered slots, by state.", "sku state"),

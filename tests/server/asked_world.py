@@ -17,9 +17,10 @@ from autoscaler.views.explanation import (
     Explanation,
     explain_job,
 )
+from autoscaler.views.faults import Counts
 from autoscaler.views.overview import Overview, Sample, oldest_jobs
 from autoscaler.views.past import Past
-from autoscaler.views.status import Counts, StatusView, status
+from autoscaler.views.status import StatusView, status
 from autoscaler.views.waits import Reasons
 from tests.ledger.builders import World
 
@@ -71,10 +72,11 @@ class AskedWorld(FleetQueries):
 
     def overview(self) -> Overview:
         now = Sample(self.world.now, *(0, 0, 0, 0, 0))
+        seen = self.status()
         return Overview(
-            self.status(),
+            seen,
             oldest_jobs(self.world.fleet(), self.world.plan().waiting),
-            self.hour,
+            seen.last_hour,
             self.hour,
             self.samples or (now,),
             self.world.now - 600.0,

@@ -15,8 +15,10 @@ from autoscaler.config.settings.other_names import WORDS
 from autoscaler.config.settings.sku import (
     AcceleratorVendor,
     Driver,
+    Image,
     LaunchOptionSettings,
     SkuSettings,
+    StockImage,
 )
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 
@@ -34,8 +36,8 @@ def check_skus(configuration: Configuration, kinds: Sequence[ProviderKind]) -> I
     """Return every contradiction within `skus`, except those that only a kind of provider knows."""
     seen: dict[str, str] = {}
     checks = (
-        *(_share, _minimum, _scheduled_minimums, _labels, _amd_on_windows, _driver, _models),
-        _image_platform,
+        *(_share, _minimum, _scheduled_minimums, _labels),
+        *(_image, _stock, _image_platform, _amd_on_windows, _driver, _models),
     )
     for name, sku in configuration.skus():
         path: KeyPath = ("skus", name)
@@ -82,6 +84,32 @@ def _labels(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> It
         yield configuration.error((*path, "labels", index - 1), "is repeated", "remove it")
 
 
+def _image(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Iterator[Problem]:
+    """Check that the image is named in one way."""
+    image = sku.image
+    if image is None:
+        return
+    if image.name is None and image.stock is None and not _unknown_keys(configuration, path):
+        what, fix = "has no name", f"add name, or stock: {StockImage.UBUNTU_24_04}"
+        yield configuration.error((*path, "image"), what, fix)
+    for key in ("name", "owner") if image.stock is not None else ():
+        if key in image.model_fields_set:
+            what = f"contradicts stock, which is an image of its own: {image.stock}"
+            yield configuration.error((*path, "image", key), what, "remove one of them")
+
+
+def _unknown_keys(configuration: Configuration, path: KeyPath) -> bool:
+    """Return True if the image has keys that are reported, and probably mean its name."""
+    return bool(set(configuration.document.value((*path, "image"))) - set(Image.model_fields))
+
+
+def _stock(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Iterator[Problem]:
+    if sku.stock is not None and sku.os is not OperatingSystem.LINUX:
+        what = f"{sku.stock} is Linux, and os is {sku.os}"
+        fix = "write os: linux, or name a Windows image of your own (docs/images.md)"
+        yield configuration.error((*path, "image", "stock"), what, fix)
+
+
 def _amd_on_windows(
     configuration: Configuration, path: KeyPath, sku: SkuSettings
 ) -> Iterator[Problem]:
@@ -109,7 +137,7 @@ def _image_platform(
 
     An error for the images of our recipes, whose names are certain, and a warning for others.
     """
-    if sku.image is None:
+    if sku.image is None or sku.image.name is None:
         return
     found = {WORDS.get(word, word) for word in _PLATFORM.findall(sku.image.name.lower())}
     for key, own, every in (("os", sku.os, OperatingSystem), ("arch", sku.arch, Architecture)):

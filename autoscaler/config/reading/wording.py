@@ -6,7 +6,7 @@ be a secret.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -212,8 +212,9 @@ def _mapping_fix(value: Any, path: KeyPath, root: type[Section]) -> str:
     if inner is None or not path:
         return _MAPPING.fix
     required = [key for key, one in keys(inner).items() if one.is_required()]
-    if len(required) == 1 and isinstance(value, str):
-        return _named(required[0], value, path, inner)
+    alone = inner.alone or (required if len(required) == 1 else ())
+    if alone and isinstance(value, str | int):
+        return _with_key(alone, value, path, inner)
     if isinstance(value, str) and value in keys(inner):
         return f"write {path[-1]}: {{{value}: {{...}}}}"
     if required:
@@ -222,13 +223,21 @@ def _mapping_fix(value: Any, path: KeyPath, root: type[Section]) -> str:
     return f"write `key: value` lines below it; known keys: {listed(list(keys(inner)))}"
 
 
-def _named(key: str, value: str, path: KeyPath, section: type[Section]) -> str:
-    """Return the fix for the value of a section's only required key in place of the section."""
-    try:
-        section.model_validate_json(json.dumps({key: value}))
-    except ValidationError as error:
-        return sentence(error.errors(include_url=False)[0], section)[1]
-    return f"write {path[-1]}: {{{key}: {show(value)}}}"
+def _with_key(alone: Sequence[str], value: str | int, path: KeyPath, section: type[Section]) -> str:
+    """Return the fix for a single value in place of a section: the first of these keys that accepts it.
+
+    If none does, the fix that the last one has for it.
+    """
+    fix = _MAPPING.fix
+    for key in alone:
+        try:
+            section.model_validate_json(json.dumps({key: value}))
+        except ValidationError as error:
+            fix = sentence(error.errors(include_url=False)[0], section)[1]
+            continue
+        below = f"{{{key}: {value if _PLAIN_TEXT.fullmatch(str(value)) else show(value)}}}"
+        return f"write {below}" if isinstance(path[-1], int) else f"write {path[-1]}: {below}"
+    return fix
 
 
 def _unknown(root: type[Section], path: KeyPath) -> tuple[str | None, str]:

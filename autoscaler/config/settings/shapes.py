@@ -188,6 +188,8 @@ class Section(BaseModel):
     )
     others: ClassVar[Mapping[str, OtherName]] = {}
     """What to write instead of a key of another tool."""
+    alone: ClassVar[tuple[str, ...]] = ()
+    """The keys that a single value may mean in place of the section; by default the only required one."""
 
     if not TYPE_CHECKING:
 

@@ -141,3 +141,8 @@ class Capabilities:
     listing may show it afterwards (`ListedMachine.assigned`). Idempotent. Raises ProviderError (also for a
     machine that is going away), OutcomeUnknownError. None: the provider does not ask before an interruption.
     """
+    mends: Mapping[str, str] = field(default_factory=dict)
+    """What an operator can do, by the code of an error that the provider answers, or by the code of a wait.
+
+    `{about}` in a text is what a fault concerns, such as the quota.
+    """

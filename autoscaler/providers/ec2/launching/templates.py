@@ -14,7 +14,6 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from autoscaler.config.settings.sku import Image
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.identifiers import Instant, LaunchRequestId, Seconds, SkuName
@@ -26,7 +25,7 @@ from autoscaler.providers.ec2.launching.requests import (
     template_data,
     template_name,
 )
-from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku, NamedImage
 from autoscaler.providers.ec2.tags import tag_list
 from autoscaler.providers.ec2.worker.channel import Api, pages
 from autoscaler.providers.ec2.worker.rows import ImageRow, SubnetRow, TemplateRow
@@ -242,7 +241,7 @@ def with_canary(sku: Ec2Sku) -> tuple[Ec2Sku, ...]:
     canary = sku.image.canary
     if canary is None:
         return (sku,)
-    return sku, replace(sku, image=Image(name=canary.name, owner=canary.owner))
+    return sku, replace(sku, image=NamedImage(canary.name, canary.owner))
 
 
 def _drawn(request: LaunchRequestId) -> float:
