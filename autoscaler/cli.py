@@ -31,9 +31,8 @@ USAGE_ERROR = 2
 
 commands = typer.Typer(
     name="autoscaler",
-    help="Launches a machine for each queued GitHub Actions job, and terminates it after the job.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     cls=PlainGroup,
@@ -54,6 +53,26 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version as installed
+
+        typer.echo(installed("gpu-runner-autoscaler"))
+        raise typer.Exit
+
+
+@commands.callback()
+def options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Launches a machine for each queued GitHub Actions job, and terminates it after the job."""
 
 
 @commands.command()
@@ -216,10 +235,8 @@ commands.add_typer(images, name="images")
 
 @commands.command()
 def version() -> None:
-    """Print the version."""
-    from importlib.metadata import version as installed
-
-    typer.echo(installed("gpu-runner-autoscaler"))
+    """Print the version, as --version does."""
+    _print_version(True)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from autoscaler.operator_commands.client import OperatorClient
 
 OfSku = Annotated[str | None, typer.Option("--sku", metavar="SKU", help="Only of this SKU.")]
-Limit = Annotated[int, typer.Option(min=1, max=250, help="Maximum number of rows.")]
+Limit = Annotated[int, typer.Option(min=1, max=250, metavar="ROWS", help="Maximum number of rows.")]
 
 
 @controller_command

@@ -142,7 +142,8 @@ def prune(
         str, typer.Option(help="The image set: the value of the tag autoscaler:image-set.")
     ],
     keep: Annotated[
-        int, typer.Option(min=1, help="How many published images of each recipe stay.")
+        int,
+        typer.Option(min=1, metavar="COUNT", help="How many published images of each recipe stay."),
     ] = 3,
     min_age: Annotated[
         int, typer.Option(min=1, metavar="DAYS", help="The age before which nothing is deleted.")
