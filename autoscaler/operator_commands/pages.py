@@ -5,11 +5,11 @@ Output to a pipe has full words, and one line for each row of a table.
 
 import sys
 from collections.abc import Collection, Iterable, Sequence
+from textwrap import wrap
 
 import typer
 from rich.cells import cell_len
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -26,14 +26,14 @@ def print_table(
     """Print rows below their column names.
 
     On a terminal that is too narrow, the columns in `long` have a second line for each row, so that words stay
-    whole: an ID in two pieces cannot be copied. The line with the first column comes first.
+    whole: an ID in two pieces cannot be copied. If the first line still does not fit, its last columns move to
+    the second one, too. The line with the first column comes first.
     """
     texts = [list(columns), *([plain(cell) for cell in row] for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
-    width = None if sys.stdout.isatty() else _PIPE_WIDTH
-    console = Console(file=sys.stdout, width=width, color_system=None, highlight=False)
-    if sum(widths) + len(_GAP) * (len(widths) - 1) > console.width:
-        _print_in_pairs(console, texts, widths, [name in long for name in columns])
+    console = _console()
+    if _line_width(widths) > console.width:
+        _print_in_pairs(texts, widths, _moved(columns, widths, long, console.width))
         return
     table = Table(box=None, pad_edge=False, show_edge=False)
     for column in columns:
@@ -43,9 +43,45 @@ def print_table(
     console.print(table)
 
 
-def _print_in_pairs(
-    console: Console, texts: list[list[str]], widths: list[int], is_long: list[bool]
-) -> None:
+def print_line(text: str, indent: str = "") -> None:
+    """Print a sentence. A terminal that is too narrow gets further lines, of whole words.
+
+    A word that is longer than the terminal is left to it: it copies what it wraps as one word.
+    """
+    width = _console().width
+    lines = wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )
+    typer.echo("\n".join(lines))
+
+
+def _console() -> Console:
+    width = None if sys.stdout.isatty() else _PIPE_WIDTH
+    return Console(file=sys.stdout, width=width, color_system=None, highlight=False)
+
+
+def _line_width(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _moved(
+    columns: Sequence[str], widths: Sequence[int], long: Collection[str], most: int
+) -> list[bool]:
+    """Return for each column whether it moves to the second line."""
+    moved = [name in long for name in columns]
+    short = [index for index, far in enumerate(moved) if not far]
+    while len(short) > 1 and _line_width([widths[index] for index in short]) > most:
+        moved[short.pop()] = True
+    return moved
+
+
+def _print_in_pairs(texts: list[list[str]], widths: list[int], is_long: list[bool]) -> None:
     """Print two lines for each row: the cells that are not long below each other, and the long ones."""
     for cells in texts:
         kinds = list(zip(cells, widths, is_long, strict=True))
@@ -54,22 +90,22 @@ def _print_in_pairs(
         )
         lines = [short.rstrip(), _GAP.join(text for text, _, far in kinds if far and text)]
         first, second = reversed(lines) if is_long[0] else lines
-        console.print(Text(first, overflow="fold"))
+        print_line(first)
         if second:
-            console.print(Padding(Text(second, overflow="fold"), (0, 0, 0, 2), expand=False))
+            print_line(second, indent="  ")
 
 
 def print_status(seen: Answer, *, every: bool) -> None:
     """Print the state of the fleet: a summary, what is wrong, and a table of its SKUs."""
-    typer.echo(f"{plain(seen['fleet'])} at {moment(seen['at'])}")
-    typer.echo(f"{_waiting(seen['waiting'], seen['blocked'])}; {seen['running']} running")
+    print_line(f"{plain(seen['fleet'])} at {moment(seen['at'])}")
+    print_line(f"{_waiting(seen['waiting'], seen['blocked'])}; {seen['running']} running")
     if seen["unmatched"]:
-        typer.echo(_unmatched(seen["unmatched"]))
+        print_line(_unmatched(seen["unmatched"]))
     cost = f"${seen['dollars_per_hour']:,.2f} an hour"
     count, most = seen["machines"], seen["machines_limit"]
     machines = f"{_of(count, most)} machine{'' if (most or count) == 1 else 's'}"
     limit = seen["dollars_limit"]
-    typer.echo(f"{machines}, {cost}{f' (limit ${limit:,.2f})' if limit is not None else ''}")
+    print_line(f"{machines}, {cost}{f' (limit ${limit:,.2f})' if limit is not None else ''}")
     typer.echo("")
     _print_faults(seen["faults"])
     busy = [
@@ -84,7 +120,7 @@ def print_status(seen: Answer, *, every: bool) -> None:
         )
     if hidden := len(seen["skus"]) - len(busy):
         which = f"{counted(hidden, 'SKU')} {'has' if hidden == 1 else 'have'}"
-        typer.echo(f"{which} neither jobs nor machines: --all lists them")
+        print_line(f"{which} neither jobs nor machines: --all lists them")
 
 
 def _waiting(count: int, blocked: int) -> str:
@@ -101,7 +137,7 @@ def _unmatched(counts: dict[str, int]) -> str:
 
 def _print_faults(faults: list[Answer]) -> None:
     if not faults:
-        typer.echo("nothing is wrong")
+        print_line("nothing is wrong")
         return
     rows = [(one["code"], one["about"], one["message"]) for one in faults]
     print_table(("code", "where", "what is wrong"), rows, long=("what is wrong",))
@@ -166,9 +202,18 @@ def _cell(job: Answer, column: str, now: float) -> object:
     return job[column]
 
 
-def print_machines(found: Answer) -> None:
-    """Print a table of machines."""
+_OLDER = (
+    "only machines that ended in the last 10 minutes; older ones: `autoscaler history ID`, with the ID of the "
+    "machine or of its job, for 4 days"
+)
+"""As long as the ledger, and then the store, keeps them."""
+
+
+def print_machines(found: Answer, *, ended: bool = False) -> None:
+    """Print a table of machines, and where `ended` ones are after the controller has left them out."""
     machines, now = found["machines"], found["at"]
+    if ended:
+        typer.echo(_OLDER, err=True)
     if not machines:
         typer.echo("no machine", err=True)
         return
@@ -231,13 +276,13 @@ def print_preview(found: Answer) -> None:
     """Print what a changed fleet.yaml would do."""
     seen = found["preview"]
     for key in found["changed"]:
-        typer.echo(f"changed: {plain(key)}")
+        print_line(f"changed: {plain(key)}")
     for key in found["needs_restart"]:
-        typer.echo(f"not in this plan (a reload restarts the controller): {plain(key)}")
+        print_line(f"not in this plan (a reload restarts the controller): {plain(key)}")
     for problem in found["refused"]:
-        typer.echo(f"a reload would refuse this now: {plain(problem)}")
+        print_line(f"a reload would refuse this now: {plain(problem)}")
     if not found["changed"]:
-        typer.echo("no changed key affects this plan")
+        print_line("no changed key affects this plan")
     _print_launches(seen["launches"])
     _print_terminations(seen["terminations"], seen["terminated"])
     if seen["waiting"]:
@@ -249,10 +294,10 @@ def print_preview(found: Answer) -> None:
         )
     if count := seen["without_sku"]:
         jobs = "1 queued job" if count == 1 else f"{count} queued jobs"
-        typer.echo(f"{jobs} would have no SKU")
+        print_line(f"{jobs} would have no SKU")
     before, after = seen["dollars_before"], seen["dollars_after"]
     typer.echo("")
-    typer.echo(
+    print_line(
         f"cost at on-demand prices: ${before:,.2f} an hour now, ${after:,.2f} after this plan"
     )
 
@@ -260,7 +305,7 @@ def print_preview(found: Answer) -> None:
 def _print_launches(launches: list[Answer]) -> None:
     typer.echo("")
     if not launches:
-        typer.echo("no machine would be launched")
+        print_line("no machine would be launched")
         return
     rows = [
         (
@@ -276,7 +321,7 @@ def _print_launches(launches: list[Answer]) -> None:
 
 def _print_terminations(shown: list[Answer], total: int) -> None:
     if not shown:
-        typer.echo("no machine would be terminated")
+        print_line("no machine would be terminated")
         return
     typer.echo("")
     print_table(
@@ -285,4 +330,4 @@ def _print_terminations(shown: list[Answer], total: int) -> None:
         long=("SKU", "why"),
     )
     if total > len(shown):
-        typer.echo(f"... and {total - len(shown)} more")
+        print_line(f"... and {total - len(shown)} more")
