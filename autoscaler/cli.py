@@ -262,8 +262,10 @@ def main() -> None:
 def _ask_providers(configuration: "Configuration") -> tuple[str, ...]:
     """Print the problems that the providers report. Return the other answers. Raises Exit for an error."""
     from autoscaler.app.preflight import check_online
+    from autoscaler.operator_commands.waiting import waiting_for
 
-    answers = check_online(configuration)
+    with waiting_for("the clusters of the Kubernetes providers"):
+        answers = check_online(configuration)
     _report(answers.problems)
     if any(not problem.warning for problem in answers.problems):
         raise typer.Exit(USAGE_ERROR)

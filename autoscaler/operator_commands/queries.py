@@ -68,7 +68,8 @@ def machines(
 ) -> Reply:
     """List machines by SKU, in the order of their life."""
     found = client.ask("/admin/machines", state=state, sku=sku, limit=limit)
-    return Reply(found, _pages().print_machines)
+    ended = state in ("terminated", "failed", "lost")
+    return Reply(found, partial(_pages().print_machines, ended=ended))
 
 
 @controller_command
