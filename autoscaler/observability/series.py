@@ -36,6 +36,7 @@ GAUGES: Mapping[str, tuple[str, str]] = {
     "jobs_waiting": ("Jobs that wait for a runner.", "sku"),
     "jobs_waiting_by_reason": ("Jobs that wait, by the reason.", "sku reason"),
     "oldest_waiting_job_age_seconds": ("Age of the oldest job that waits for a runner.", "sku"),
+    "jobs_without_sku": ("Queued jobs that no SKU serves now.", "reason"),
     "jobs_in_progress": ("Jobs in progress.", "sku"),
     "jobs_awaiting_approval": ("Jobs that GitHub holds back.", "sku"),
     "machines": ("Machines and unanswered slots, by state.", "sku state"),
@@ -93,6 +94,8 @@ GAUGES: Mapping[str, tuple[str, str]] = {
         "provider",
     ),
     "store_bytes": ("Size of the store's files.", "file"),
+    "store_disk_free_bytes": ("Free bytes of the store's file system.", ""),
+    "store_disk_bytes": ("Size of the store's file system.", ""),
     "event_loop_lag_max_seconds": ("Longest recent delay of a due timer of the event loop.", ""),
 }
 """By name without the prefix: the text, and the names of the labels with spaces between them."""
@@ -196,9 +199,17 @@ class Series:
     """All metrics, with the prefix `autoscaler_`, and those of the process."""
 
     def __init__(
-        self, version: str, skus: Iterable[SkuName], providers: Iterable[ProviderName]
+        self,
+        version: str,
+        skus: Iterable[SkuName],
+        providers: Iterable[ProviderName],
+        *,
+        webhooks: bool,
     ) -> None:
-        """`version` is the version of this program. `skus` and `providers` are the configured names."""
+        """`version` is the version of this program. `skus` and `providers` are the configured names.
+
+        Without `webhooks` no series of deliveries exists: the alert on their absence reads them.
+        """
         self._registry = CollectorRegistry()
         build = Info(
             "autoscaler_build", "Version of this program and of Python.", registry=self._registry
@@ -222,6 +233,9 @@ class Series:
         self.shown: dict[tuple[Gauge, tuple[str, ...]], float] = {}
         """Present values of the gauges that `Telemetry.fleet` sets."""
         self._show_zeroes(skus)
+        if webhooks:
+            for answer in DeliveryAnswer:
+                self.counters["deliveries"].labels(answer.value)
         self._show_no_readings(providers)
 
     content_type = CONTENT_TYPE_LATEST
@@ -233,8 +247,6 @@ class Series:
 
     def _show_zeroes(self, skus: Iterable[SkuName]) -> None:
         """Let the series exist whose number does not grow with SKUs times reasons (docs/metrics.md)."""
-        for answer in DeliveryAnswer:
-            self.counters["deliveries"].labels(answer.value)
         for reason in Unmatched:
             self.counters["jobs_unmatched"].labels(reason.value)
         for stage in WaitStage:

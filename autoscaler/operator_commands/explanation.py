@@ -4,12 +4,8 @@ import typer
 
 from autoscaler.model.wording import duration, moment, sentence
 from autoscaler.operator_commands.options import Answer, plain
-from autoscaler.operator_commands.pages import (
-    job_name,
-    print_history,
-    print_line,
-    print_table,
-)
+from autoscaler.operator_commands.pages import job_name, print_history
+from autoscaler.operator_commands.tables import print_line, print_table
 
 
 def print_explanation(found: Answer) -> None:

@@ -1,98 +1,10 @@
-"""The controller's answers as text for a terminal. Ages count by the controller's clock, not by this host's.
-
-Output to a pipe has full words, and one line for each row of a table.
-"""
-
-import sys
-from collections.abc import Collection, Iterable, Sequence
-from textwrap import wrap
+"""The controller's answers as text. Ages count by the controller's clock, not by this host's."""
 
 import typer
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from autoscaler.model.wording import counted, duration, moment
+from autoscaler.model.wording import counted, duration, moment, sentence
 from autoscaler.operator_commands.options import Answer, plain
-
-_PIPE_WIDTH = 10_000
-_GAP = "  "
-
-
-def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], long: Collection[str]
-) -> None:
-    """Print rows below their column names.
-
-    On a terminal that is too narrow, the columns in `long` have a second line for each row, so that words stay
-    whole: an ID in two pieces cannot be copied. If the first line still does not fit, its last columns move to
-    the second one, too. The line with the first column comes first.
-    """
-    texts = [list(columns), *([plain(cell) for cell in row] for row in rows)]
-    widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
-    console = _console()
-    if _line_width(widths) > console.width:
-        _print_in_pairs(texts, widths, _moved(columns, widths, long, console.width))
-        return
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column)
-    for cells in texts[1:]:
-        table.add_row(*map(Text, cells))
-    console.print(table)
-
-
-def print_line(text: str, indent: str = "") -> None:
-    """Print a sentence. A terminal that is too narrow gets further lines, of whole words.
-
-    A word that is longer than the terminal is left to it: it copies what it wraps as one word.
-    """
-    width = _console().width
-    lines = wrap(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-        replace_whitespace=False,
-    )
-    typer.echo("\n".join(lines))
-
-
-def _console() -> Console:
-    width = None if sys.stdout.isatty() else _PIPE_WIDTH
-    return Console(file=sys.stdout, width=width, color_system=None, highlight=False)
-
-
-def _line_width(widths: Sequence[int]) -> int:
-    return sum(widths) + len(_GAP) * (len(widths) - 1)
-
-
-def _moved(
-    columns: Sequence[str], widths: Sequence[int], long: Collection[str], most: int
-) -> list[bool]:
-    """Return for each column whether it moves to the second line."""
-    moved = [name in long for name in columns]
-    short = [index for index, far in enumerate(moved) if not far]
-    while len(short) > 1 and _line_width([widths[index] for index in short]) > most:
-        moved[short.pop()] = True
-    return moved
-
-
-def _print_in_pairs(texts: list[list[str]], widths: list[int], is_long: list[bool]) -> None:
-    """Print two lines for each row: the cells that are not long below each other, and the long ones."""
-    for cells in texts:
-        kinds = list(zip(cells, widths, is_long, strict=True))
-        short = _GAP.join(
-            text + " " * (width - cell_len(text)) for text, width, far in kinds if not far
-        )
-        lines = [short.rstrip(), _GAP.join(text for text, _, far in kinds if far and text)]
-        first, second = reversed(lines) if is_long[0] else lines
-        print_line(first)
-        if second:
-            print_line(second, indent="  ")
+from autoscaler.operator_commands.tables import print_line, print_table
 
 
 def print_status(seen: Answer, *, every: bool) -> None:
@@ -107,7 +19,7 @@ def print_status(seen: Answer, *, every: bool) -> None:
     limit = seen["dollars_limit"]
     print_line(f"{machines}, {cost}{f' (limit ${limit:,.2f})' if limit is not None else ''}")
     typer.echo("")
-    _print_faults(seen["faults"])
+    _print_faults(seen["faults"], seen["at"])
     busy = [
         one for one in seen["skus"] if every or one["waiting"] or one["running"] or one["machines"]
     ]
@@ -135,12 +47,40 @@ def _unmatched(counts: dict[str, int]) -> str:
     return f"{jobs} without a SKU ({why}); see autoscaler jobs --unmatched"
 
 
-def _print_faults(faults: list[Answer]) -> None:
+def _print_faults(faults: list[Answer], now: float) -> None:
     if not faults:
         print_line("nothing is wrong")
         return
-    rows = [(one["code"], one["about"], one["message"]) for one in faults]
-    print_table(("code", "where", "what is wrong"), rows, long=("what is wrong",))
+    rows = [(one["code"], _where(one), _since(one, now), _with_mend(one)) for one in faults]
+    print_table(("code", "where", "since", "what is wrong"), rows, long=("what is wrong",))
+
+
+def _where(fault: Answer) -> str:
+    """Return the SKUs of a fault, else what it concerns."""
+    skus = fault["skus"]
+    if not skus:
+        return str(fault["about"])
+    return ", ".join(skus[:_MOST_SKUS]) + (
+        f", {len(skus) - _MOST_SKUS} more" if skus[_MOST_SKUS:] else ""
+    )
+
+
+_MOST_SKUS = 3
+
+
+def _since(fault: Answer, now: float) -> str:
+    if fault["recovered_at"] is not None:
+        return f"recovered at {moment(fault['recovered_at'])}"
+    began = duration(now - fault["since"]) if fault["since"] is not None else ""
+    return began if fault["trend"] == "steady" else f"{began}, {fault['trend']}"
+
+
+def _with_mend(fault: Answer) -> str:
+    """Return what is wrong, what began just before, and what to do."""
+    after = f" Just before it: {fault['after']}." if fault["after"] else ""
+    mend = f" Next: {sentence(fault['mend'])}" if fault["mend"] else ""
+    message = str(fault["message"])
+    return f"{sentence(message)}{after}{mend}" if after or mend else message
 
 
 def _sku_row(one: Answer) -> tuple[object, ...]:
@@ -176,6 +116,13 @@ def print_jobs(found: Answer, state: str) -> None:
         return
     rows = [[_cell(job, column, found["at"]) for column in columns] for job in found["jobs"]]
     print_table(columns, rows, long=("SKU", "labels", "repository", "name"))
+    _print_rest(len(rows), found["total"], "job")
+
+
+def _print_rest(shown: int, total: int, noun: str) -> None:
+    """Say on stderr how many rows a list has, if it has more than these."""
+    if shown < total:
+        typer.echo(f"{shown} of {total:,} {noun}s: --page and --limit show others", err=True)
 
 
 def _cell(job: Answer, column: str, now: float) -> object:
@@ -240,6 +187,7 @@ def print_machines(found: Answer, *, ended: bool = False) -> None:
         ],
         long=("SKU", "where", "ID at its provider", "note"),
     )
+    _print_rest(len(machines), found["total"], "machine")
 
 
 def print_history(rows: list[Answer]) -> None:

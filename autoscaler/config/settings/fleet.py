@@ -21,6 +21,7 @@ from autoscaler.config.settings.shapes import (
     Glob,
     ListenAddress,
     NoValueError,
+    NoWebhook,
     Owner,
     Positive,
     ProviderName,
@@ -84,7 +85,9 @@ class GitHubSettings(Section):
     """The REST API; for GitHub Enterprise Server `https://HOST/api/v3`."""
     apps: Annotated[tuple[App, ...], Field(min_length=1)]
     """The GitHub Apps; several share the registrations."""
-    webhook_secret_file: SecretFile
+    webhook: NoWebhook | None = None
+    """`none`: GitHub sends no webhooks, and the controller finds jobs in its lists alone."""
+    webhook_secret_file: SecretFile | None = None
     """A file with one webhook secret per line: the old and the new one during a rotation."""
     scopes: Annotated[tuple[ScopeSettings, ...], Field(min_length=1)]
     """The organizations and repositories to serve: at most 100. The first that covers a job gives its group."""
@@ -238,7 +241,7 @@ class Settings(Section):
     metrics: MetricsSettings = MetricsSettings()
     """What /metrics shows beside the series of the whole fleet."""
     versions_file: FilePath | None = None
-    """A versions.yaml of your own, for `driver: install`; default: the one of this installation."""
+    """A versions.yaml of your own, for what machines install; default: the one of this installation."""
     driver_test_image: ContainerImage | None = None
     """The image with which `driver: install` tests NVIDIA's toolkit; default: Ubuntu from Amazon ECR Public."""
     providers: Annotated[Mapping[ProviderName, ProviderSettings], Field(min_length=1)]
