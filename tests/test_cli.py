@@ -68,6 +68,17 @@ def test_version_prints_the_installed_version() -> None:
     assert run("version").stdout == version("gpu-runner-autoscaler") + "\n"
 
 
+def test_the_version_is_also_an_option() -> None:
+    assert run("--version").stdout == run("version").stdout
+
+
+@pytest.mark.parametrize("command", [[], ["status"], ["images"], ["images", "bake"]])
+def test_every_command_has_a_short_option_for_its_help(command: list[str]) -> None:
+    short, long = run(*command, "-h"), run(*command, "--help")
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
+    assert "Usage: " in short.stdout
+
+
 def test_serve_passes_its_options_on(
     program: Callable[[str, str, Any], None], example: Path
 ) -> None:
