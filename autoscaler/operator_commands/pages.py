@@ -245,29 +245,6 @@ def print_history(rows: list[Answer]) -> None:
     )
 
 
-def print_fault_history(found: Answer) -> None:
-    """Print the faults of the last 30 days, those that began last first."""
-    if not found["faults"]:
-        typer.echo("no fault is recorded", err=True)
-        return
-    print_table(
-        ("began", "ended", "lasted", "code", "about", "jobs", "message"),
-        [
-            (
-                moment(one["began"]),
-                moment(one["ended"]) or "lasts",
-                duration((one["ended"] or found["at"]) - one["began"]),
-                one["code"],
-                one["about"],
-                one["jobs"] or "",
-                one["message"],
-            )
-            for one in found["faults"]
-        ],
-        long=("message",),
-    )
-
-
 def _with_code(row: Answer) -> str:
     """Return what a row says, after its reason code if it has one."""
     return ": ".join(filter(None, (row["code"], row["detail"])))

@@ -117,7 +117,9 @@ def history(
 ) -> Reply:
     """Show the history of a job, a machine or the fleet. The oldest row comes first."""
     if name == "faults":
-        return Reply(client.ask("/admin/faults"), _pages().print_fault_history)
+        from autoscaler.operator_commands.fault_history import print_fault_history
+
+        return Reply(client.ask("/admin/faults"), print_fault_history)
     record = job_number(name) or usable_name(name)
     found = client.ask(f"/admin/history/{client.quoted(record)}")
     return Reply(found, lambda answer: _pages().print_history(answer["history"]))
