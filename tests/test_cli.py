@@ -155,6 +155,7 @@ def test_help_imports_only_what_it_needs() -> None:
         "commands |= {'autoscaler.operator_commands.usage'}\n"
         "commands |= {'autoscaler.images', 'autoscaler.images.commands', 'autoscaler.images.recipes'}\n"
         "commands.add('autoscaler.operator_commands.queries')\n"
+        "commands |= {'autoscaler.setup', 'autoscaler.setup.command'}\n"
         "images = 'autoscaler.operator_commands.images'\n"
         "commands |= {images} | {f'{images}.{name}' for name in ('bake', 'commands')}\n"
         "commands |= {f'autoscaler.operator_commands.{name}' for name in ('alerts', 'fleet_file', 'options')}\n"
@@ -186,7 +187,7 @@ def test_every_command_and_option_is_documented() -> None:
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
     assert list(sections) == list(flattened(group))
     for name, command in flattened(group).items():
-        documented = set(re.findall(r"`(--?[a-z-]+)`(?=.*\|$)", sections[name], re.MULTILINE))
+        documented = set(re.findall(r"`(--?[a-z0-9-]+)`(?=.*\|$)", sections[name], re.MULTILINE))
         options = {
             word for option in command.params for word in option.opts if word.startswith("-")
         }
