@@ -9,6 +9,7 @@ from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.cooldowns import avoided_hosts
 from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.operators import held
@@ -30,7 +31,7 @@ def disagreements(
     seen: Overview, fleet: Fleet, reasons: Reasons, state: LedgerState
 ) -> Iterator[str]:
     """Yield what two answers of one moment say differently. `reasons` are those of the last plan."""
-    waiting = Counter(job.demand.skus[0] for job in _waiting(fleet) if job.demand is not None)
+    waiting = Counter(str(job.demand.skus[0]) for job in _waiting(fleet) if job.demand)
     yield from _of_counts(seen.status, waiting, fleet, state)
     yield from _of_lists(seen.status, fleet, reasons)
     yield from _of_oldest(seen, fleet, reasons)
@@ -69,11 +70,11 @@ def _of_counts(
         },
     )
     for one in seen.skus:
-        jobs, metric = waiting.get(one.sku, 0), counted.jobs_waiting.get(one.sku, 0)
+        jobs, metric = waiting.get(one.sku, 0), counted.jobs_waiting.get(SkuName(one.sku), 0)
         yield from _differ(
             f"waiting for {one.sku}", {"status": one.waiting, "jobs": jobs, "metric": metric}
         )
-        age = counted.oldest_waiting.get(one.sku)
+        age = counted.oldest_waiting.get(SkuName(one.sku))
         yield from _differ(f"oldest of {one.sku}", {"status": one.oldest, "metric": age})
         if not 0 <= one.blocked <= one.waiting or not 0 <= one.overdue <= one.waiting:
             yield f"{one.sku}: {one.blocked} blocked, {one.overdue} overdue of {one.waiting}"
@@ -85,17 +86,13 @@ def _of_lists(seen: StatusView, fleet: Fleet, reasons: Reasons) -> Iterator[str]
     listed = waiting_jobs(fleet, reasons, JobFilter(), Part(0, len(fleet.jobs)))
     explained = Counter[str]()
     for row in listed.rows:
-        found = explain_job(fleet, reasons, fleet.jobs[row.id])  # type: ignore[index]
+        found = explain_job(fleet, reasons, fleet.jobs[JobId(row.id)])
         if found.job != row or row.wait is None:
             yield f"job {row.id}: listed with {row.wait}, explained with {found.job}"
         else:
             explained[row.wait.code] += 1
-    yield from (
-        _differ(
-            "reasons", {"list": dict(listed.counts), "explained": dict(sorted(explained.items()))}
-        )
-        if Counter(listed.counts) != explained
-        else ()
+    yield from _differ(
+        "reasons", {"list": sorted(listed.counts.items()), "explained": sorted(explained.items())}
     )
     refused = sum(count for code, count in listed.counts.items() if code in DECIDED_BY_ACCESS)
     yield from _differ("listed", {"list": listed.total - refused, "status": seen.waiting})
@@ -108,7 +105,7 @@ def _of_oldest(seen: Overview, fleet: Fleet, reasons: Reasons) -> Iterator[str]:
     for one in seen.status.skus:
         if (row := seen.oldest.get(one.sku)) is None:
             continue
-        found = explain_job(fleet, reasons, fleet.jobs[row.job.id])  # type: ignore[index]
+        found = explain_job(fleet, reasons, fleet.jobs[JobId(row.job.id)])
         why = found.job.wait.reasons if found.job is not None and found.job.wait else None
         of_row = row.job.wait.reasons if row.job.wait else None
         yield from _differ(
@@ -140,7 +137,7 @@ def _of_faults(seen: StatusView, fleet: Fleet) -> Iterator[str]:
 
 def _is_wrong(sku: SkuView, fault: Fault, seen: StatusView, fleet: Fleet) -> bool:
     """Return True if something of a SKU is as a fault says, by other answers than the fault itself."""
-    starts, assigned = seen.last_hour.get(sku.sku), (sku.sku, MachineState.ASSIGNED)
+    starts = seen.last_hour.get(sku.sku)
     codes = {fault.code, *fault.effects}
     return bool(
         sku.blocked
@@ -149,7 +146,10 @@ def _is_wrong(sku: SkuView, fault: Fault, seen: StatusView, fleet: Fleet) -> boo
         or (sku.oldest or 0.0) > FaultCode.JOB_WAITS_FOR_HOURS.entry.threshold.above
         or any(target.name == sku.sku for _, target, _ in held(fleet.operator_holds))
         or any(one.sku == sku.sku for one in avoided_hosts(fleet.cooldowns, fleet.now))
-        or (FaultCode.MACHINES_SILENT in codes and fleet.by_state.get(assigned))  # type: ignore[call-overload]
+        or (
+            FaultCode.MACHINES_SILENT in codes
+            and fleet.count(SkuName(sku.sku), MachineState.ASSIGNED)
+        )
         or FaultCode.PROVIDER_NOT_LISTED in codes
         or not codes.isdisjoint({FaultCode.HEALTH_CHECKS_FAIL, FaultCode.JOB_OUTSIDE_ACCESS})
     )
