@@ -97,6 +97,8 @@ _EDGES = (
     "deploy",
     "images",
     "benchmarks",
+    "operator_commands",
+    "setup",
 )
 _MACHINES = ("agent", "app")
 _PROJECT = ("suites", "watchdog", "test_*.py")
