@@ -18,6 +18,7 @@ from autoscaler.operator_commands import alerts, queries
 from autoscaler.operator_commands import commands as operator_commands
 from autoscaler.operator_commands.images import commands as published_images
 from autoscaler.operator_commands.images.bake import bake
+from autoscaler.operator_commands.store import store
 from autoscaler.operator_commands.usage import PlainGroup
 
 if TYPE_CHECKING:
@@ -205,6 +206,7 @@ images.command()(image_commands.driver)
 images.command()(published_images.shell)
 images.command()(bake)
 commands.add_typer(images, name="images")
+commands.add_typer(store, name="store")
 
 
 @commands.command()
