@@ -16,6 +16,7 @@ from autoscaler.images import commands as image_commands
 from autoscaler.images.commands import images
 from autoscaler.operator_commands import alerts, queries
 from autoscaler.operator_commands import commands as operator_commands
+from autoscaler.operator_commands.host import commands as host_commands
 from autoscaler.operator_commands.images import commands as published_images
 from autoscaler.operator_commands.images.bake import bake
 from autoscaler.operator_commands.store import store
@@ -179,6 +180,8 @@ def schema() -> None:
 
 
 for _command in (
+    host_commands.install,
+    host_commands.uninstall,
     alerts.alerts,
     queries.status,
     queries.jobs,

@@ -149,6 +149,8 @@ def test_help_imports_only_what_it_needs() -> None:
         "images = 'autoscaler.operator_commands.images'\n"
         "commands |= {images} | {f'{images}.{name}' for name in ('bake', 'commands')}\n"
         "commands |= {f'autoscaler.operator_commands.{name}' for name in ('alerts', 'options', 'store')}\n"
+        "host = 'autoscaler.operator_commands.host'\n"
+        "commands |= {host, f'{host}.commands'}\n"
         "assert ours == {'autoscaler', 'autoscaler.cli'} | commands, ours\n"
         "assert not {'pydantic', 'yaml', 'aiohttp', 'boto3'} & set(sys.modules)\n"
     )
