@@ -146,14 +146,14 @@ def _identify(path: Path) -> tuple[str, Instant | None]:
             if not tables >= {"alembic_version", "meta"}:
                 raise StoreError(f"{path}: not a store of this program: name another file")
             (schema,) = driver.execute("SELECT version_num FROM alembic_version").fetchone()
-            beat = driver.execute("SELECT value FROM meta WHERE key = 'heartbeat'").fetchone()
+            heartbeat = driver.execute("SELECT value FROM meta WHERE key = 'heartbeat'").fetchone()
     except sqlite3.Error as error:
         raise explained(path, error) from error
     try:
         refuse_newer({schema})
     except StoreError as error:
         raise StoreError(f"{path}: {error}") from error
-    return schema, None if beat is None else float(beat[0])
+    return schema, None if heartbeat is None else float(heartbeat[0])
 
 
 def _sync(path: Path) -> None:

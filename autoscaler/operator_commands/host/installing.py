@@ -147,4 +147,4 @@ def remove(host: "Host", say: Say, *, purge: bool) -> None:
             "left the user autoscaler: it owns these folders. `autoscaler uninstall --purge` removes all three"
         )
     say("left the GitHub App, its webhook and the runner groups: delete them at GitHub")
-    say("left images and roles at the providers: whoever made them deletes them")
+    say("left images and roles at the providers: the controller did not make them")
