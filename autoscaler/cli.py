@@ -16,6 +16,7 @@ from autoscaler.images import commands as image_commands
 from autoscaler.images.commands import images
 from autoscaler.operator_commands import alerts, queries
 from autoscaler.operator_commands import commands as operator_commands
+from autoscaler.operator_commands.fleet_file import DEFAULT, VARIABLE, ConfigOption, fleet_file
 from autoscaler.operator_commands.host import commands as host_commands
 from autoscaler.operator_commands.images import commands as published_images
 from autoscaler.operator_commands.images.bake import bake
@@ -59,7 +60,7 @@ class LogLevel(StrEnum):
 
 @commands.command()
 def serve(
-    config: Annotated[Path, typer.Option("--config", "-c", help="The configuration, fleet.yaml.")],
+    config: ConfigOption = None,
     log_format: Annotated[LogFormat, typer.Option(help="The format of log lines.")] = (
         LogFormat.JSON
     ),
@@ -73,7 +74,7 @@ def serve(
 
     try:
         status = run(
-            config,
+            fleet_file(config),
             log_format=log_format.value,
             log_level=log_level.value,
         )
@@ -85,7 +86,13 @@ def serve(
 
 @commands.command()
 def check(
-    config: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration, fleet.yaml.")],
+    config: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help=f"The configuration; default: ${VARIABLE}, then {DEFAULT} in this folder.",
+        ),
+    ] = None,
     skip_files: Annotated[
         bool,
         typer.Option("--skip-files", help="Do not read the files that fleet.yaml names."),
@@ -108,7 +115,7 @@ def check(
     if online and skip_files:
         raise typer.BadParameter("--online reads the files; leave out --skip-files")
     try:
-        configuration = load_for_service(config, files=not skip_files)
+        configuration = load_for_service(fleet_file(config), files=not skip_files)
     except ConfigurationError as error:
         _report([*error.problems, *error.warnings])
         raise typer.Exit(USAGE_ERROR) from None

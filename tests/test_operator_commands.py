@@ -459,6 +459,7 @@ def test_a_configuration_without_a_token_is_reported(tmp_path: Path) -> None:
     assert result.stderr == (
         f"{file}:6: server.admin_token_file: is not set, so the controller has no /admin endpoints; fix: "
         "name a file with a token, and restart the controller: see docs/operations.md\n"
+        "--url and --token-file together need no valid fleet.yaml\n"
     )
 
 

@@ -17,8 +17,10 @@ from autoscaler.server.webhook import WebhookEndpoint
 
 def webhook_endpoint(
     configuration: config.Configuration, intake: Intake, clock: Clock, telemetry: Telemetry
-) -> WebhookEndpoint:
-    """Create the endpoint of /webhook. Raises ConfigurationError."""
+) -> WebhookEndpoint | None:
+    """Create the endpoint of /webhook, or None without webhooks. Raises ConfigurationError."""
+    if configuration.settings.github.webhook is not None:
+        return None
     secrets = [one.get_secret_value() for one in config.read_webhook_secrets(configuration)]
     return WebhookEndpoint(
         lambda body, header: verify_signature(body, header, secrets),

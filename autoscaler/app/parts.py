@@ -86,6 +86,7 @@ class Parts:
             version("gpu-runner-autoscaler"),
             settings.metrics.repositories,
             now=clock.now,
+            webhooks=settings.github.webhook is None,
         )
         agent = build_agent()
         agent_sha256 = hashlib.sha256(agent).hexdigest()

@@ -72,7 +72,8 @@ def github_settings(configuration: config.Configuration) -> GitHubSettings:
         AppKey(key.id, key.private_key.get_secret_value().decode())
         for key in config.read_private_keys(configuration)
     )
-    return GitHubSettings(configuration.settings.github.api_url, keys)
+    github = configuration.settings.github
+    return GitHubSettings(github.api_url, keys, webhooks=github.webhook is None)
 
 
 def server_settings(configuration: config.Configuration) -> ServerSettings:

@@ -63,14 +63,12 @@ def read_private_keys(configuration: Configuration) -> tuple[AppCredentials, ...
 
 
 def read_webhook_secrets(configuration: Configuration) -> tuple[SecretBytes, ...]:
-    """Return the secrets of the file, one per line, without blank lines; at least one.
+    """Return the secrets of the file, one per line, without blank lines; none without webhooks.
 
     Raises ConfigurationError.
     """
-    secrets: tuple[SecretBytes, ...] = _read(
-        configuration, _WEBHOOK, configuration.settings.github.webhook_secret_file
-    )
-    return secrets
+    name = configuration.settings.github.webhook_secret_file
+    return _read(configuration, _WEBHOOK, name) if name is not None else ()
 
 
 def read_admin_tokens(configuration: Configuration) -> tuple[OperatorToken, ...]:

@@ -26,7 +26,7 @@ from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.apps.authentication import App, Installation
 from autoscaler.github.apps.selection import AppSelection
 from autoscaler.github.apps.targets import Target, target_of_repository, target_of_scope
-from autoscaler.github.deliveries import Redelivery
+from autoscaler.github.deliveries import NoDeliveries, Redelivery
 from autoscaler.github.jobs import JOB_STATES, Source, observe, read_job
 from autoscaler.github.lists.formats import ListedRunner, RunnerPage, WorkflowRun
 from autoscaler.github.lists.page_cache import PageCache
@@ -98,7 +98,8 @@ class GitHubClient:
             limited=settings.points_per_minute is not None,
         )
         self.reruns = JobReruns(self._api, self._apps)
-        self._redeliveries = [Redelivery(app, self._api, clock) for app in apps]
+        redelivery = Redelivery if settings.webhooks else NoDeliveries
+        self._redeliveries = [redelivery(app, self._api, clock) for app in apps]
 
     async def register(
         self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
@@ -216,6 +217,8 @@ class GitHubClient:
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
         """Ask GitHub to redeliver every App's failed deliveries, at most 50 for each App.
+
+        Without webhooks, only ask whether GitHub still knows the Apps.
 
         If some Apps fail, `arrived_until` is `since`: the next call reads their deliveries again.
         Raises the port's errors if all Apps fail.

@@ -172,6 +172,30 @@ class Redelivery:
         return attempts
 
 
+class NoDeliveries:
+    """Stands in for the Redelivery of an App without webhooks: no delivery is missing.
+
+    Does not read the list of deliveries: an App whose webhook is off has none, and deliveries of a webhook
+    that leads elsewhere are not this controller's.
+    """
+
+    def __init__(self, app: App, api: Api, clock: Clock) -> None:
+        self._app = app
+        self._api = api
+        self._clock = clock
+
+    @property
+    def app_id(self) -> int:
+        """The id of the App."""
+        return self._app.app_id
+
+    async def run(self, since: Instant) -> Redelivered:  # noqa: ARG002
+        """Ask GitHub for the App, to know that it answers. Raises as `Api.ask`."""
+        now = self._clock.now()
+        await self._api.ask(Request("GET", "/app", {}, importance=Importance.SYNC), self._app)
+        return Redelivered(0, now)
+
+
 def _attempts(request: Request, answer: Answer, now: Instant) -> list[Attempt]:
     try:
         return [_attempt(listed, now) for listed in read_as(_DeliveryPage, request, answer).root]

@@ -24,13 +24,15 @@ class AppKey:
 class GitHubSettings:
     """`api_url` is https://api.github.com, or `https://HOST/api/v3` of an Enterprise Server.
 
-    All of `apps` that are installed on an account share its requests. `timeout` (seconds of real
-    time) limits one request; `concurrency` limits the requests in flight.
+    All of `apps` that are installed on an account share its requests. `webhooks`: GitHub sends the Apps'
+    webhooks to this controller, which asks for redelivery of failed ones. `timeout` (seconds of real time)
+    limits one request; `concurrency` limits the requests in flight.
     Raises ValueError if a setting is invalid.
     """
 
     api_url: str
     apps: tuple[AppKey, ...]
+    webhooks: bool = True
     requester: str = "gpu-runner-autoscaler"
     timeout: Seconds = 20.0
     concurrency: int = 80

@@ -77,9 +77,11 @@ class CallMetrics(WatchedSeries, Telemetry):
         skus: Collection[SkuName],
         providers: Collection[ProviderName],
         now: Callable[[], Instant],
+        *,
+        webhooks: bool,
     ) -> None:
         """See `WatchedSeries`."""
-        super().__init__(version, skus, providers, now)
+        super().__init__(version, skus, providers, now, webhooks=webhooks)
         self._sku = BoundedLabel(skus)
         # One per label, so that many values of one label do not use up those of another label.
         self._labels = {

@@ -31,12 +31,14 @@ class PrometheusTelemetry(CallMetrics):
         repositories: Iterable[str] = (),
         *,
         now: Callable[[], Instant] = time.time,
+        webhooks: bool = True,
     ) -> None:
         """`skus` and `providers` are the configured names, `version` is the version of this program.
 
         `repositories` are those that have series of their own. `now` returns the controller's time.
+        `webhooks`: GitHub sends webhooks, so that their absence is a fault.
         """
-        super().__init__(version, tuple(skus), tuple(providers), now)
+        super().__init__(version, tuple(skus), tuple(providers), now, webhooks=webhooks)
         self._avoided: set[tuple[str, ...]] = set()
         self._holds: dict[tuple[str, ...], int] = {}
         self._repositories = {name.lower(): name for name in repositories}

@@ -196,9 +196,17 @@ class Series:
     """All metrics, with the prefix `autoscaler_`, and those of the process."""
 
     def __init__(
-        self, version: str, skus: Iterable[SkuName], providers: Iterable[ProviderName]
+        self,
+        version: str,
+        skus: Iterable[SkuName],
+        providers: Iterable[ProviderName],
+        *,
+        webhooks: bool,
     ) -> None:
-        """`version` is the version of this program. `skus` and `providers` are the configured names."""
+        """`version` is the version of this program. `skus` and `providers` are the configured names.
+
+        Without `webhooks` no series of deliveries exists: the alert on their absence reads them.
+        """
         self._registry = CollectorRegistry()
         build = Info(
             "autoscaler_build", "Version of this program and of Python.", registry=self._registry
@@ -222,6 +230,9 @@ class Series:
         self.shown: dict[tuple[Gauge, tuple[str, ...]], float] = {}
         """Present values of the gauges that `Telemetry.fleet` sets."""
         self._show_zeroes(skus)
+        if webhooks:
+            for answer in DeliveryAnswer:
+                self.counters["deliveries"].labels(answer.value)
         self._show_no_readings(providers)
 
     content_type = CONTENT_TYPE_LATEST
@@ -233,8 +244,6 @@ class Series:
 
     def _show_zeroes(self, skus: Iterable[SkuName]) -> None:
         """Let the series exist whose number does not grow with SKUs times reasons (docs/metrics.md)."""
-        for answer in DeliveryAnswer:
-            self.counters["deliveries"].labels(answer.value)
         for reason in Unmatched:
             self.counters["jobs_unmatched"].labels(reason.value)
         for stage in WaitStage:

@@ -57,10 +57,13 @@ class WatchedSeries(Series):
         skus: Collection[SkuName],
         providers: Collection[ProviderName],
         now: Callable[[], Instant],
+        *,
+        webhooks: bool,
     ) -> None:
         """`now` returns the time of the controller's clock. The others are as for `Series`."""
-        super().__init__(version, skus, providers)
+        super().__init__(version, skus, providers, webhooks=webhooks)
         self._now = now
+        self._webhooks = webhooks
         self._arrived_at = now()
         self._missed_at: Instant | None = None
         """When the first job since the last webhook started."""
@@ -102,7 +105,11 @@ class WatchedSeries(Series):
 
     def _note_start(self) -> None:
         # A webhook that was accepted a moment ago may have reported this start.
-        if self._missed_at is None and self._now() - self._arrived_at >= _SILENT.above:
+        if (
+            self._webhooks
+            and self._missed_at is None
+            and self._now() - self._arrived_at >= _SILENT.above
+        ):
             self._missed_at = self._now()
 
     def _note_write(self, operation: str, duration: Seconds) -> None:

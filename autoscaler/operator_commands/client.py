@@ -1,7 +1,6 @@
 """The client for a running controller's /admin endpoints.
 
-It reads the controller's URL and token from fleet.yaml. It sends the token only to that URL: it
-follows no redirect, and uses no proxy for plain HTTP.
+It sends the token only to the URL of its endpoint: it follows no redirect, and uses no proxy for plain HTTP.
 """
 
 import json
@@ -9,16 +8,11 @@ import ssl
 import urllib.error
 import urllib.request
 from http.client import HTTPException, HTTPMessage
-from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote, urlencode
 
-from pydantic_core import PydanticCustomError
-
-from autoscaler import config
-from autoscaler.config.settings.scalars import parse_secure_url, parse_url
 from autoscaler.model.identifiers import Seconds
-from autoscaler.providers.registry import provider_kinds
+from autoscaler.operator_commands.endpoint import Endpoint
 
 PATIENCE: Seconds = 60.0
 """The controller lists the runners of every scope at GitHub before it terminates a machine."""
@@ -38,28 +32,15 @@ class ConfigurationRefusedError(Exception):
         self.problems = problems
 
 
-class UnusableUrlError(Exception):
-    """A URL to which the token is not sent; the text gives the reason and a fix."""
-
-
 class OperatorClient:
-    """Sends an operator's requests to the controller of one fleet.yaml."""
+    """Sends an operator's requests to one controller."""
 
-    def __init__(self, path: Path, url: str | None = None, token_file: Path | None = None) -> None:
-        """`url` is the controller's URL, if it is not `server.public_url`.
-
-        `token_file` has the token to send, if it is not of `server.admin_token_file`.
-        Raises ConfigurationError, also if fleet.yaml has no token, and UnusableUrlError.
-        """
-        configuration = config.load(path, provider_kinds(), files=False)
-        server = configuration.settings.server
-        self._url = (
-            server.public_url if url is None else _checked_url(url, insecure=server.insecure)
-        )
-        token = _token(configuration, token_file).token.get_secret_value()
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._url = endpoint.url
+        token = endpoint.token.token.get_secret_value()
         self._authorization = f"Bearer {token.decode('ascii')}"
         self._opener = urllib.request.build_opener(
-            _NoRedirect(), _proxies(), urllib.request.HTTPSHandler(context=_trust(configuration))
+            _NoRedirect(), _proxies(), urllib.request.HTTPSHandler(context=endpoint.trust)
         )
 
     def unverified(self) -> dict[str, Any]:
@@ -120,8 +101,7 @@ class OperatorClient:
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise OperatorRequestFailedError(
-                f"{self._url} does not answer: {reason}; is the controller running there? --url "
-                "sets another URL"
+                f"{self._url} does not answer: {reason}; {_advice(reason)}"
             ) from None
 
     def _refusal(self, error: urllib.error.HTTPError) -> str:
@@ -153,23 +133,6 @@ class OperatorClient:
         return f"{self._url} answered {error.code} {reply.get('error', '')}".rstrip()
 
 
-def _token(configuration: config.Configuration, file: Path | None) -> config.OperatorToken:
-    """Return the token to send: the last one that may operate, else the last one.
-
-    Raises ConfigurationError.
-    """
-    named = config.read_operator_tokens(file) if file is not None else None
-    tokens = named or config.read_admin_tokens(configuration)
-    if not tokens:
-        raise _problem(
-            configuration,
-            ("server", "admin_token_file"),
-            "is not set, so the controller has no /admin endpoints",
-            "name a file with a token, and restart the controller: see docs/operations.md",
-        )
-    return next((one for one in reversed(tokens) if one.operator.may_operate), tokens[-1])
-
-
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Follows no redirect, so that only the controller gets the token."""
 
@@ -185,6 +148,12 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Return None, so that the redirect itself is the answer."""
 
 
+def _advice(reason: object) -> str:
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return "name the CA of its certificate in server.tls.ca_file of fleet.yaml, or in SSL_CERT_FILE"
+    return "is the controller running there? --url sets another URL"
+
+
 def _object(body: bytes) -> dict[str, Any]:
     """Return the JSON object of an answer.
 
@@ -196,37 +165,8 @@ def _object(body: bytes) -> dict[str, Any]:
     return reply
 
 
-def _checked_url(url: str, *, insecure: bool) -> str:
-    """Return the URL if it is encrypted or fleet.yaml allows plain HTTP. Raises UnusableUrlError."""
-    try:
-        return parse_url(url) if insecure else parse_secure_url(url)
-    except PydanticCustomError as error:
-        reply = error.context or {}
-        raise UnusableUrlError(f"{error.message()}; fix: {reply.get('fix')}") from None
-
-
 def _proxies() -> urllib.request.ProxyHandler:
     """Return the environment's proxies for https only: an http proxy would see the token."""
     return urllib.request.ProxyHandler(
         {scheme: url for scheme, url in urllib.request.getproxies().items() if scheme == "https"}
     )
-
-
-def _trust(configuration: config.Configuration) -> ssl.SSLContext:
-    """Trust the system's CAs, or `server.tls.ca_file` if it is set. Raises ConfigurationError."""
-    tls = configuration.settings.server.tls
-    if tls is None or tls.ca_file is None:
-        return ssl.create_default_context()
-    try:
-        return ssl.create_default_context(cafile=configuration.file(tls.ca_file))
-    except OSError as error:
-        what = f"cannot be used: {error.strerror or error}"
-        fix = "name a PEM file with the CA certificate"
-        raise _problem(configuration, ("server", "tls", "ca_file"), what, fix) from None
-
-
-def _problem(
-    configuration: config.Configuration, path: tuple[str, ...], what: str, fix: str
-) -> config.ConfigurationError:
-    problem = configuration.document.problem(path, what, fix)
-    return config.ConfigurationError([problem])

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,9 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from autoscaler.operator_commands.fleet_file import ConfigOption, fleet_file, named_fleet_file
+
 if TYPE_CHECKING:
     from autoscaler.operator_commands.client import OperatorClient
+    from autoscaler.operator_commands.endpoint import Endpoint
 
+URL_VARIABLE = "AUTOSCALER_URL"
 
 Answer = dict[str, Any]
 
@@ -32,24 +37,26 @@ def controller_command(ask: Callable[..., Reply]) -> Callable[..., None]:
     """
 
     def command(
-        config: Annotated[
-            Path, typer.Option("--config", "-c", help="The controller's configuration, fleet.yaml.")
-        ],
+        *,
+        config: ConfigOption = None,
         as_json: Annotated[
             bool, typer.Option("--json", help="Print the controller's answer as JSON.")
         ] = False,
         url: Annotated[
             str | None,
             typer.Option(
-                metavar="URL", help="The controller's URL, if it is not server.public_url."
+                metavar="URL",
+                help=f"The controller's URL; default: ${URL_VARIABLE} (without --config), "
+                "then server.public_url.",
             ),
         ] = None,
         token_file: Annotated[
             Path | None,
             typer.Option(
                 envvar="AUTOSCALER_TOKEN_FILE",
+                show_envvar=False,
                 metavar="FILE",
-                help="A file with your token, if it is not in server.admin_token_file.",
+                help="A file with your token; default: $AUTOSCALER_TOKEN_FILE, then server.admin_token_file.",
             ),
         ] = None,
         **own: Any,
@@ -65,7 +72,9 @@ def controller_command(ask: Callable[..., Reply]) -> Callable[..., None]:
 
     first, *shared, _ = inspect.signature(command).parameters.values()
     _, *its_own = inspect.signature(ask).parameters.values()
-    parameters = [first, *its_own, *shared]
+    # By keyword, so that an argument that must be given may follow an option with a default.
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [one.replace(kind=keyword) for one in (first, *its_own, *shared)]
     # Typer reads both.
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -75,33 +84,51 @@ def controller_command(ask: Callable[..., Reply]) -> Callable[..., None]:
 
 @contextmanager
 def _connected(
-    config: Path, url: str | None, token_file: Path | None
+    config: Path | None, url: str | None, token_file: Path | None
 ) -> "Iterator[OperatorClient]":
     """Return a client of the controller.
 
     Prints errors to stderr. Exits with 2 for errors of fleet.yaml or options, with 1 for others.
     """
     from autoscaler.config import ConfigurationError, exposed_token_file
-    from autoscaler.operator_commands.client import (
-        OperatorClient,
-        OperatorRequestFailedError,
-        UnusableUrlError,
-    )
+    from autoscaler.operator_commands.client import OperatorClient, OperatorRequestFailedError
+    from autoscaler.operator_commands.endpoint import UnusableUrlError
 
+    if url is None and config is None:
+        url = os.environ.get(URL_VARIABLE) or None
     try:
-        client = OperatorClient(config, url, token_file)
+        client = OperatorClient(_endpoint(config, url, token_file))
         if token_file is not None and (problem := exposed_token_file(token_file)) is not None:
             typer.echo(plain(str(problem)), err=True)
         yield client
     except ConfigurationError as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
+        if url is None or token_file is None:
+            typer.echo("--url and --token-file together need no valid fleet.yaml", err=True)
         raise typer.Exit(2) from None
     except UnusableUrlError as error:
         raise typer.BadParameter(plain(str(error)), param_hint="--url") from None
     except OperatorRequestFailedError as error:
         typer.echo(plain(str(error)), err=True)
         raise typer.Exit(1) from None
+
+
+def _endpoint(config: Path | None, url: str | None, token_file: Path | None) -> "Endpoint":
+    """Return the controller's endpoint. With a URL and a token, no valid fleet.yaml is needed.
+
+    Raises ConfigurationError and UnusableUrlError.
+    """
+    from autoscaler.operator_commands.endpoint import configured_endpoint, given_endpoint
+
+    if url is None or token_file is None:
+        return configured_endpoint(fleet_file(config), url, token_file)
+    endpoint = given_endpoint(url, token_file, named_fleet_file(config))
+    for problem in endpoint.problems:
+        typer.echo(str(problem), err=True)
+    if endpoint.problems:
+        typer.echo("goes on without it, with --url and --token-file alone", err=True)
+    return endpoint
 
 
 def plain(text: object) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoscaler.operator_commands.fleet_file import ConfigOption, fleet_file
+
 if TYPE_CHECKING:
     from autoscaler.store.sqlite_upkeep import Condition, SqliteUpkeep
 
@@ -16,15 +18,11 @@ store = typer.Typer(
     rich_markup_mode=None,
 )
 
-Config = Annotated[
-    Path, typer.Option("--config", "-c", help="The controller's configuration, fleet.yaml.")
-]
-
 
 @store.command()
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to write.")],
-    config: Config,
+    config: ConfigOption = None,
 ) -> None:
     """Copy the store into one file, also while the controller runs.
 
@@ -38,7 +36,7 @@ def backup(
 @store.command()
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
-    config: Config,
+    config: ConfigOption = None,
 ) -> None:
     """Replace the store by a backup, and keep the replaced store.
 
@@ -57,7 +55,7 @@ def restore(
 
 @store.command()
 def check(
-    config: Config,
+    config: ConfigOption = None,
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="A backup; default: the store.")
     ] = None,
@@ -72,7 +70,7 @@ def check(
 
 
 @contextmanager
-def _upkeep(config: Path) -> "Iterator[SqliteUpkeep]":
+def _upkeep(config: Path | None) -> "Iterator[SqliteUpkeep]":
     """Return the upkeep of a store. Exits with 2 for an error of fleet.yaml, with 1 for the store's."""
     from autoscaler import config as configuration
     from autoscaler.controller.ports.store import StoreError
@@ -80,7 +78,7 @@ def _upkeep(config: Path) -> "Iterator[SqliteUpkeep]":
     from autoscaler.store.opening import open_upkeep
 
     try:
-        url = configuration.load(config, provider_kinds(), files=False).store_url()
+        url = configuration.load(fleet_file(config), provider_kinds(), files=False).store_url()
         yield open_upkeep(url)
     except configuration.ConfigurationError as error:
         typer.echo(str(error), err=True)

@@ -15,10 +15,11 @@ from lab.github.gateway import (
     Gateway,
     NotFoundError,
     RefusedError,
+    json_object,
     whole_number,
 )
-from lab.github.records import Organization
-from lab.github.shapes import PERMISSIONS, Shapes, timestamp
+from lab.github.records import Organization, RegisteredApp
+from lab.github.shapes import Shapes, timestamp
 from lab.github.webhooks import Webhook
 
 _CURSOR = "v1_"
@@ -43,11 +44,18 @@ class AppRoutes:
         """Return the routes of installations and tokens."""
         add = self._gateway.for_app
         return [
+            add("GET", "/app", self._app),
             add("GET", "/app/installations", self._installations),
             add("POST", "/app/installations/{installation_id}/access_tokens", self._token),
             add("GET", "/orgs/{org}/installation", self._of_organization),
             add("GET", "/repos/{owner}/{repo}/installation", self._of_repository),
         ]
+
+    async def _app(self, _: web.Request, caller: Caller) -> web.Response:
+        app = self._directory.apps[caller.app_id]
+        owner = self._directory.organizations[app.owner.lower()]
+        count = len(self._directory.installations_of(app.id))
+        return web.json_response(self._shapes.app(app, owner, count))
 
     async def _installations(self, request: web.Request, caller: Caller) -> web.Response:
         page = self._gateway.page_of(request)
@@ -65,7 +73,7 @@ class AppRoutes:
         body = {
             "token": token,
             "expires_at": timestamp(expires),
-            "permissions": PERMISSIONS,
+            "permissions": dict(self._directory.apps[caller.app_id].permissions),
             "repository_selection": "all",
         }
         return web.json_response(body, status=201)
@@ -89,26 +97,45 @@ class AppRoutes:
 
     def _shape(self, installation: Installation) -> dict[str, object]:
         account = self._directory.organizations[installation.organization.lower()]
-        return self._shapes.installation(installation, account)
+        app = self._directory.apps[installation.app_id]
+        return self._shapes.installation(installation, account, app)
 
 
 class DeliveryRoutes:
-    """The handlers for an App's own webhook deliveries. `webhooks` are by App ID."""
+    """The handlers for an App's own webhook and its deliveries. `webhooks` and `apps` are by App ID."""
 
-    def __init__(self, gateway: Gateway, webhooks: Mapping[int, Webhook], clock: Clock) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        webhooks: Mapping[int, Webhook],
+        apps: Mapping[int, RegisteredApp],
+        clock: Clock,
+    ) -> None:
         self._gateway = gateway
+        self._apps = apps
         self._webhooks = webhooks
         self._clock = clock
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes to list deliveries, to read one, and to redeliver one."""
+        """Return the routes to change the webhook, to list deliveries, to read one, and to redeliver one."""
         add = self._gateway.for_app
         one = "/app/hook/deliveries/{delivery_id}"
         return [
+            add("PATCH", "/app/hook/config", self._point),
             add("GET", "/app/hook/deliveries", self._list),
             add("GET", one, self._one),
             add("POST", f"{one}/attempts", self._attempt),
         ]
+
+    async def _point(self, request: web.Request, caller: Caller) -> web.Response:
+        """Change an active webhook. GitHub shows none that is off, and only the App's page turns one on."""
+        app, webhook = self._apps[caller.app_id], self._webhooks[caller.app_id]
+        if not app.hook_active:
+            raise NotFoundError
+        body = await json_object(request)
+        app.hook_url = body["url"]
+        webhook.point(body["url"], body["secret"])
+        return web.json_response({**body, "secret": "********"})
 
     async def _list(self, request: web.Request, caller: Caller) -> web.Response:
         size = self._gateway.page_of(request).size

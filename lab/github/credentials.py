@@ -129,6 +129,10 @@ class Credentials:
             if installation not in {None, found[0]}
         }
 
+    def add(self, app: LabApp) -> None:
+        """Accept the JWTs of a new App."""
+        self._keys[app.id] = _public_key(app.public_key)
+
     def forget_app(self, app_id: int) -> None:
         """Refuse an App's JWTs from now on."""
         self._keys.pop(app_id, None)

@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lab.github.credentials import Installation
-from lab.github.records import Organization, Repository, RunnerGroup
-from lab.github.settings import DEFAULT_GROUP, LabApp, LabOrganization, LabRunnerGroup
+from lab.github.records import Organization, RegisteredApp, Repository, RunnerGroup
+from lab.github.settings import (
+    DEFAULT_GROUP,
+    EVENTS,
+    PERMISSIONS,
+    LabApp,
+    LabOrganization,
+    LabRunnerGroup,
+)
 
 _FIRST_ORGANIZATION = 21_000_001
 _FIRST_REPOSITORY = 650_000_001
@@ -29,7 +36,7 @@ def _organization(settings: LabOrganization, index: int) -> Organization:
         for place, name in enumerate(settings.repositories)
     }
     groups = _groups(settings, index)
-    return Organization(number, settings.login, groups, repositories_by_name)
+    return Organization(number, settings.login, groups, repositories_by_name, settings.kind)
 
 
 def _groups(settings: LabOrganization, index: int) -> dict[int, RunnerGroup]:
@@ -53,6 +60,20 @@ def _group(settings: LabOrganization, group: LabRunnerGroup, number: int) -> Run
     )
 
 
+def registered(app: LabApp, organizations: Sequence[LabOrganization]) -> RegisteredApp:
+    """Return an App of the settings, which the first organization owns."""
+    owner = organizations[0].login if organizations else "octocat"
+    return RegisteredApp(
+        app.id,
+        f"lab-{app.id}",
+        owner,
+        PERMISSIONS,
+        EVENTS,
+        "https://example.com",
+        app.webhook_url or "",
+    )
+
+
 class Directory:
     """All organizations, and the installations of Apps on them, by App ID and login."""
 
@@ -65,6 +86,7 @@ class Directory:
         self.installations: dict[tuple[int, str], Installation] = {}
         self._by_id: dict[int, Installation] = {}
         self._installed = 0
+        self.apps = {app.id: registered(app, organizations) for app in apps}
         for app in apps:
             for login in self.organizations:
                 if app.organizations is None or login in map(str.lower, app.organizations):
@@ -91,6 +113,16 @@ class Directory:
         organization = self.organizations[login.lower()]
         organization.groups.clear()
         organization.groups.update(found)
+
+    def create_group(self, login: str, group: LabRunnerGroup) -> RunnerGroup:
+        """Create a runner group and return it. Raises ValueError for a name that exists."""
+        organization = self.organizations[login.lower()]
+        if group.name in {one.name for one in organization.groups.values()}:
+            raise ValueError(group.name)
+        number = max(organization.groups) + 1
+        settings = self._settings[login.lower()][1]
+        made = organization.groups[number] = _group(settings, group, number)
+        return made
 
     def installation(self, number: int) -> Installation | None:
         """Return the installation with this ID, or None."""

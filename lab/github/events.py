@@ -12,7 +12,8 @@ from lab.github.credentials import Installation
 from lab.github.job_shapes import job_shape
 from lab.github.oddities import Oddities
 from lab.github.records import Job, Organization
-from lab.github.shapes import EVENTS, Shapes, node_id, timestamp
+from lab.github.settings import EVENTS
+from lab.github.shapes import Shapes, node_id, timestamp
 from lab.github.webhooks import Webhook
 
 
@@ -64,7 +65,7 @@ class Events:
             "id": webhook.hook_id,
             "name": "web",
             "active": True,
-            "events": EVENTS,
+            "events": list(EVENTS),
             "config": {
                 "content_type": "json",
                 "insecure_ssl": "0",

@@ -106,6 +106,7 @@ class JobRoutes:
         return [
             add("GET", "/installation/repositories", self._repositories),
             add("GET", "/orgs/{org}/repos", self._repositories_of),
+            add("GET", "/repos/{owner}/{repo}", self._one_repository),
             add("GET", f"{actions}/jobs/{{job_id}}", self._job),
             add("GET", f"{actions}/runs", self._runs),
             add("GET", f"{actions}/runs/{{run_id}}", self._run),
@@ -139,6 +140,9 @@ class JobRoutes:
         shapes = [self._shapes.repository(one) for one in page.cut(found)]
         headers = self._gateway.page_links(request, page, len(found))
         return web.json_response(shapes, headers=headers)
+
+    async def _one_repository(self, request: web.Request, caller: Caller) -> web.Response:
+        return web.json_response(self._shapes.repository(self._repository(request, caller)))
 
     async def _job(self, request: web.Request, caller: Caller) -> web.Response:
         repository = self._repository(request, caller)

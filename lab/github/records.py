@@ -4,11 +4,13 @@ Only the Actions service changes them. Times are lab time in Unix seconds.
 """
 
 import asyncio
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from lab.github.settings import JobSpec
+from lab.github.settings import AccountKind, JobSpec
 
 
 class JobStatus(StrEnum):
@@ -57,12 +59,32 @@ class Repository:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Organization:
-    """An organization. Its groups are by ID, its repositories by short name in lower case."""
+    """An organization or a user. Its groups are by ID, its repositories by short name in lower case."""
 
     id: int
     login: str
     groups: dict[int, RunnerGroup]
     repositories: dict[str, Repository]
+    kind: AccountKind = "Organization"
+
+
+@dataclass(slots=True)
+class RegisteredApp:
+    """What GitHub shows of an App. `owner` is a login, and `hook_url` that of its webhook."""
+
+    id: int
+    name: str
+    owner: str
+    permissions: Mapping[str, str]
+    events: Sequence[str]
+    url: str
+    hook_url: str = ""
+    hook_active: bool = True
+
+    @property
+    def slug(self) -> str:
+        """The name in URLs."""
+        return re.sub("[^a-z0-9]+", "-", self.name.lower()).strip("-")
 
 
 class JobClass(NamedTuple):

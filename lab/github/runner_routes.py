@@ -25,7 +25,7 @@ from lab.github.gateway import (
 )
 from lab.github.records import Runner
 from lab.github.runners import NameTakenError, RunnerScope
-from lab.github.settings import LabGitHubOptions
+from lab.github.settings import LabGitHubOptions, LabRunnerGroup
 from lab.github.shapes import Shapes, runner
 
 _NAME_LENGTH = 64
@@ -60,6 +60,7 @@ class RunnerRoutes:
         groups = "/orgs/{org}/actions/runner-groups"
         found = [
             add("GET", groups, self._groups),
+            add("POST", groups, self._create_group),
             add("GET", f"{groups}/{{runner_group_id}}/repositories", self._repositories_of_group),
         ]
         for scope in ("/orgs/{org}", "/repos/{owner}/{repo}"):
@@ -78,6 +79,22 @@ class RunnerRoutes:
         groups = list(organization.groups.values())
         shapes = [self._shapes.runner_group(organization.login, one) for one in page.cut(groups)]
         return self._gateway.paged(request, page, len(groups), {"runner_groups": shapes})
+
+    async def _create_group(self, request: web.Request, caller: Caller) -> web.Response:
+        organization = self._scope(request, caller).organization
+        body = await json_object(request)
+        ids = set(body.get("selected_repository_ids", ()))
+        chosen = tuple(one.name for one in organization.repositories.values() if one.id in ids)
+        group = LabRunnerGroup(
+            _name(body),
+            chosen if body.get("visibility") == "selected" else None,
+            allows_public_repositories=body.get("allows_public_repositories", False),
+        )
+        try:
+            made = self._directory.create_group(organization.login, group)
+        except ValueError:
+            raise RefusedError(409, "Runner group name already exists") from None
+        return web.json_response(self._shapes.runner_group(organization.login, made), status=201)
 
     async def _repositories_of_group(self, request: web.Request, caller: Caller) -> web.Response:
         organization = self._scope(request, caller).organization

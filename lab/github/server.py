@@ -26,6 +26,7 @@ from lab.github.limits import RateLimits
 from lab.github.matching import Matching
 from lab.github.protocol_routes import ProtocolRoutes
 from lab.github.records import Job, Run
+from lab.github.registration import Registration
 from lab.github.rerun_routes import RerunRoutes
 from lab.github.runner_routes import RunnerRoutes
 from lab.github.runners import RegisteredRunnerView
@@ -94,6 +95,7 @@ class LabGitHub:
         )
         self._actions.lose = self._options.lose_jobs
         self._events: Events
+        self.registration: Registration
         self._protocol = ProtocolRoutes(
             self._actions, self._options.scale, self._options.oldest_runner
         )
@@ -265,18 +267,29 @@ class LabGitHub:
         """Return one App's deliveries, oldest first."""
         return list(self._webhooks[app_id].log.entries)
 
+    def _add_webhook(self, app: LabApp) -> None:
+        number = _FIRST_HOOK + len(self._webhooks)
+        webhook = Webhook(app, number, self._clock, self._timers, self._options)
+        self._webhooks[app.id] = webhook
+        webhook.start()
+        self._events.ping(webhook, self._clock.now())
+
     def _routes(self) -> list[web.RouteDef]:
         """Return every route. Needs the server's URL, which is part of answers."""
         shapes = Shapes(self.api_url, self._gateway.origin, self._clock.now())
         directory, gateway = self._directory, self._gateway
         clock, options = self._clock, self._options
         itself = SelfRoutes(gateway, self._clock)
+        self.registration = Registration(
+            gateway, directory, self._credentials, shapes, self._add_webhook
+        )
         self._events = Events(
             shapes, self._webhooks, directory.installations, directory.organizations
         )
         return [
             *AppRoutes(gateway, directory, self._credentials, shapes).routes(),
-            *DeliveryRoutes(gateway, self._webhooks, self._clock).routes(),
+            *DeliveryRoutes(gateway, self._webhooks, directory.apps, self._clock).routes(),
+            *self.registration.routes(),
             *RunnerRoutes(gateway, directory, self._actions, shapes, clock, options).routes(),
             *JobRoutes(gateway, directory, self._workflows, shapes).routes(),
             *RerunRoutes(gateway, directory, self._workflows, self._actions).routes(),

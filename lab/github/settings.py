@@ -12,6 +12,17 @@ from typing import Any, Literal
 DEFAULT_GROUP = "Default"
 ENTERPRISE_VERSION = "3.19.0"
 
+PERMISSIONS = {
+    "actions": "read",
+    "administration": "write",
+    "metadata": "read",
+    "organization_self_hosted_runners": "write",
+}
+EVENTS = ("workflow_job",)
+"""The permissions and events of the Apps in the settings."""
+
+AccountKind = Literal["Organization", "User"]
+
 Oddity = Literal[
     "unannounced",  # `queued` is never sent: actions-runner-controller#2788, ubicloud PR 1042
     "queued_as_waiting",  # an environment's `queued` says status=waiting: GitHub's own example
@@ -57,12 +68,16 @@ class LabRunnerGroup:
 
 @dataclass(frozen=True, slots=True)
 class LabOrganization:
-    """An organization with its repositories (short names). Those in `public` are public, others private."""
+    """An organization with its repositories (short names). Those in `public` are public, others private.
+
+    With the kind `User` it is the account of a user, who owns the repositories: without runner groups.
+    """
 
     login: str
     repositories: tuple[str, ...]
     runner_groups: tuple[LabRunnerGroup, ...] = ()
     public: tuple[str, ...] = ()
+    kind: AccountKind = "Organization"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lab.github.credentials import Installation
-from lab.github.records import Organization, Repository, Runner, RunnerGroup
+from lab.github.records import Organization, RegisteredApp, Repository, Runner, RunnerGroup
 
 READ_ONLY_LABELS = frozenset(
     {"self-hosted", "linux", "windows", "macos", "x64", "x86", "arm", "arm64"}
 )
-PERMISSIONS = {
-    "actions": "read",
-    "administration": "write",
-    "metadata": "read",
-    "organization_self_hosted_runners": "write",
-}
-EVENTS = ["workflow_job"]
 RUNNER_VERSION = "2.338.0"
 
 _USER_LINKS = {
@@ -197,22 +190,45 @@ class Shapes:
             "visibility": "private" if repository.private else "public",
         }
 
-    def installation(self, installation: Installation, account: Organization) -> dict[str, Any]:
+    def app(self, app: RegisteredApp, owner: Organization, installations: int) -> dict[str, Any]:
+        """Return the JSON of an App, as it reads itself (REST "Get the authenticated app")."""
+        # github.com has /apps/SLUG, an Enterprise Server /github-apps/SLUG.
+        pages = "github-apps" if self.api != self.pages else "apps"
+        return {
+            "id": app.id,
+            "slug": app.slug,
+            "node_id": node_id("A", app.id),
+            "client_id": f"Iv23li{app.id:014}",
+            "owner": self.user(owner.login, owner.id, owner.kind),
+            "name": app.name,
+            "description": None,
+            "external_url": app.url,
+            "html_url": f"{self.pages}/{pages}/{app.slug}",
+            "created_at": self._founded,
+            "updated_at": self._founded,
+            "permissions": dict(app.permissions),
+            "events": list(app.events),
+            "installations_count": installations,
+        }
+
+    def installation(
+        self, installation: Installation, account: Organization, app: RegisteredApp
+    ) -> dict[str, Any]:
         """Return the JSON of an App's installation, as the App reads it."""
         url = f"{self.api}/app/installations/{installation.id}"
         return {
             "id": installation.id,
-            "account": self.user(account.login, account.id, "Organization"),
+            "account": self.user(account.login, account.id, account.kind),
             "repository_selection": "all",
             "access_tokens_url": f"{url}/access_tokens",
             "repositories_url": f"{self.api}/installation/repositories",
             "html_url": f"{self.pages}/organizations/{account.login}/settings/installations",
             "app_id": installation.app_id,
-            "app_slug": f"lab-{installation.app_id}",
+            "app_slug": app.slug,
             "target_id": account.id,
-            "target_type": "Organization",
-            "permissions": PERMISSIONS,
-            "events": EVENTS,
+            "target_type": account.kind,
+            "permissions": dict(app.permissions),
+            "events": list(app.events),
             "created_at": self._founded,
             "updated_at": self._founded,
             "single_file_name": None,

@@ -57,6 +57,10 @@ class Webhook:
         self._senders: list[asyncio.Task[None]] = []
         self._session: aiohttp.ClientSession | None = None
 
+    def point(self, url: str, secret: str) -> None:
+        """Deliver to this URL, signed with this secret, from now on."""
+        self.url, self._secret = url, secret.encode()
+
     def start(self) -> None:
         """Start sending."""
         connector = aiohttp.TCPConnector(limit=self._concurrency)

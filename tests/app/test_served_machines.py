@@ -20,7 +20,7 @@ from autoscaler.controller.ports.provider import ProvenIdentity, Provider, Provi
 from autoscaler.controller.system import SystemClock
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName
 from lab.github.server import LabGitHub
-from lab.github.settings import LabApp, LabOrganization
+from lab.github.settings import JobSpec, LabApp, LabOrganization
 from tests.app.served_process import logged, serving
 from tests.config.fleet_file import NAMED_FILES, Folder
 from tests.controller.fakes_provider import FakeProvider, Instance
@@ -142,13 +142,17 @@ class Fleet:
 
 
 @asynccontextmanager
-async def served_fleet(parent: Path, text: str = FLEET) -> AsyncIterator[Fleet]:
-    """Serve a fleet, with the webhooks of a GitHub that has its organization."""
+async def served_fleet(parent: Path, text: str = FLEET, *queued: JobSpec) -> AsyncIterator[Fleet]:
+    """Serve a fleet, with the webhooks of a GitHub that has its organization.
+
+    `queued` are jobs that wait since before the controller's start.
+    """
     folder, key = Folder(parent).path, make_key()
     app = LabApp(1, key.public, NAMED_FILES["secret"])
     organization = LabOrganization("acme", ("rocket",))
     github = LabGitHub([app], [organization], SystemClock(1.0, time.time()))
     await github.start()
+    github.push(queued)
     try:
         (folder / "app.pem").write_bytes(key.private)
         (folder / "fleet.yaml").write_text(text.replace("GITHUB", github.api_url))
@@ -159,7 +163,8 @@ async def served_fleet(parent: Path, text: str = FLEET) -> AsyncIterator[Fleet]:
             ) as process,
         ):
             url = f"http://{(await logged(process, 'serving'))['on']}"
-            github.point_webhook(f"{url}/webhook")
+            if "webhook_secret_file" in text:
+                github.point_webhook(f"{url}/webhook")
             yield Fleet(folder, process, Client(github, key, session), url)
     finally:
         await github.close()
@@ -181,6 +186,22 @@ async def test_a_poll_that_waits_across_a_reload_gets_its_assignment(tmp_path: P
         assert not poll.done()
         fleet.github.lab.push([job()])
         assert (await poll)["state"] == "assigned"
+
+
+@pytest.mark.systems
+async def test_without_webhooks_a_job_is_found_in_githubs_lists(tmp_path: Path) -> None:
+    text = FLEET.replace("webhook_secret_file: secret", "webhook: none")
+    async with served_fleet(tmp_path, text, job()) as fleet:
+        await fleet.boot()
+        assert (await fleet.ask("poll", {"wait": 50.0}))["state"] == "assigned"
+        async with fleet.github.session.post(f"{fleet.url}/webhook", data=b"{}") as answer:
+            assert answer.status == 404
+        async with fleet.github.session.get(f"{fleet.url}/readyz") as answer:
+            assert answer.status == 200
+        async with fleet.github.session.get(f"{fleet.url}/metrics") as answer:
+            assert "autoscaler_deliveries_total{" not in await answer.text()
+    assert not any("deliveries" in route for route, _ in fleet.github.lab.calls)
+    assert fleet.github.lab.calls["GET /app", 200]
 
 
 @pytest.mark.systems

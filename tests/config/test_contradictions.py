@@ -5,7 +5,7 @@ import pytest
 from autoscaler.agent.limits import POLL_WAIT
 from autoscaler.config.checks.unusual_values import SHORTEST_SILENCE
 from autoscaler.providers.ec2.configuration import Ec2SkuKeys
-from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
+from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed, unserved
 
 
 @pytest.mark.case(
@@ -70,6 +70,36 @@ def test_an_error_in_one_key_of_a_volume_hides_no_other(folder: Folder) -> None:
         "iops",
         "kms_key",
     ]
+
+
+WITHOUT_WEBHOOK = ("webhook_secret_file: secret", "webhook: none")
+
+
+def test_without_webhooks_no_secret_is_needed(folder: Folder) -> None:
+    configuration = folder.load(changed(WITHOUT_WEBHOOK))
+    assert configuration.settings.github.webhook == "none"
+    assert unserved(configuration) == ()
+
+
+@pytest.mark.parametrize(
+    ("pairs", "key"),
+    [
+        ([("  webhook_secret_file: secret\n", "")], "github"),
+        (
+            [("webhook_secret_file: secret", "webhook_secret_file: secret\n  webhook: none")],
+            "github.webhook_secret_file",
+        ),
+        (
+            [WITHOUT_WEBHOOK, ("  public_url", "  webhook_listen: 127.0.0.1:1\n  public_url")],
+            "server.webhook_listen",
+        ),
+        ([("webhook_secret_file: secret", "webhook: off")], "github.webhook"),
+    ],
+)
+def test_a_webhook_has_a_secret_or_is_none(
+    folder: Folder, pairs: list[tuple[str, str]], key: str
+) -> None:
+    assert folder.problem(changed(*pairs)).key == key
 
 
 def test_tls_and_insecure_exclude_each_other(folder: Folder) -> None:

@@ -27,7 +27,7 @@ CONVERTERS = (
     "config/catalogue.py",
     "config/credentials.py",
     "config/load.py",
-    "operator_commands/client.py",
+    "operator_commands/endpoint.py",
     "providers/*/*.py",
     "providers/ec2/launching/*.py",
     "providers/ec2/notices/*.py",

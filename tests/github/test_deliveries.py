@@ -18,6 +18,7 @@ from autoscaler.github.deliveries import (
     Attempt,
     failed_deliveries,
 )
+from autoscaler.github.settings import AppKey, GitHubSettings
 from lab.github.deliveries import FIRST_DELIVERY, Delivery
 from lab.github.settings import AnswerFault
 from tests.github.conftest import World
@@ -370,3 +371,21 @@ def test_a_delivery_failed_if_no_attempt_is_over_or_pending(
     for guid, delivery in failed.items():
         own = [attempt for attempt in listed if attempt.guid == guid]
         assert delivery.at == max((attempt.at for attempt in own), default=START)
+
+
+async def test_without_webhooks_github_is_only_asked_whether_it_knows_the_apps(
+    world: World,
+) -> None:
+    """The deliveries of a webhook that leads elsewhere are not this controller's to repeat."""
+    failed = world.administration.log_delivery(1, "g", START - 60.0, redelivery=False)
+    failed.status_code, failed.status = 502, "Invalid HTTP Response: 502"
+    keys = (AppKey(1, world.keys.private_pem), AppKey(2, world.keys.private_pem))
+    settings = GitHubSettings(world.url, keys, webhooks=False)
+    client = GitHubClient(settings, world.clock, world.telemetry)
+    assert await client.redeliver_failed(START - 3600.0) == Redelivered(0, START)
+    assert world.traffic.calls == ["GET /api/v3/app"] * 2
+    world.administration.delete_app(1)
+    world.administration.delete_app(2)
+    with pytest.raises(OperatorError, match="401"):
+        await client.redeliver_failed(START - 3600.0)
+    await client.close()

@@ -30,10 +30,10 @@ BAD, GOOD = "ami-0bad", "ami-0a"
 class Watch:
     """Telemetry with a clock that a test moves."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, webhooks: bool = True) -> None:
         self.now = 1000.0
         self.telemetry = PrometheusTelemetry(
-            [GPU], [ProviderName("east")], "1", now=lambda: self.now
+            [GPU], [ProviderName("east")], "1", now=lambda: self.now, webhooks=webhooks
         )
 
     def codes(self) -> list[str]:
@@ -67,6 +67,16 @@ def test_webhooks_are_silent_if_a_job_started_without_one(watch: Watch) -> None:
     watch.telemetry.delivery(DeliveryAnswer.DUPLICATE)
     watch.now += 10 * WINDOW
     assert watch.codes() == []
+
+
+def test_a_fleet_without_webhooks_misses_none() -> None:
+    """Neither the fault nor the alert, which needs a series of deliveries that existed half an hour ago."""
+    watch = Watch(webhooks=False)
+    watch.now += WINDOW
+    watch.telemetry.job_started(GPU, "acme/widgets", 60.0)
+    watch.now += 10 * WINDOW
+    assert watch.codes() == []
+    assert "autoscaler_deliveries_total{" not in b"".join(watch.telemetry.render()).decode()
 
 
 def test_webhooks_are_not_silent_while_one_job_runs_for_hours(watch: Watch) -> None:

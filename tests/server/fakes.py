@@ -139,10 +139,14 @@ class Backstage:
         machines = BootstrapEndpoint(
             self.bootstrap, AGENT, telemetry, self.bootstrap_limits, self.earlier
         )
-        health = HealthEndpoint(
+        return Serving(settings, webhook, [machines, self.health])
+
+    @property
+    def health(self) -> HealthEndpoint:
+        """The endpoint of /healthz, /readyz and /metrics."""
+        return HealthEndpoint(
             lambda: self.unhealthy, lambda: self.unready, self._exposed, *self.metrics
         )
-        return Serving(settings, webhook, [machines, health])
 
 
 @dataclass

@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 
 from autoscaler.model.identifiers import Address
 from autoscaler.server.listening.listener import ListenError
+from autoscaler.server.listening.serving import Serving
 from autoscaler.server.listening.settings import TlsFiles
 from tests.patience import PATIENCE
 from tests.server.certificates import make_certificate
@@ -64,6 +65,15 @@ async def test_the_webhook_can_have_its_own_listener() -> None:
             assert (await outside.deliver(b'{"action": "queued"}')).status == 202
             assert [(await outside.get(path)).status for path in EVERYWHERE_ELSE] == [404] * 4
             assert (await outside.post("/bootstrap/attest")).status == 404
+
+
+async def test_without_webhooks_there_is_no_such_path() -> None:
+    async with (
+        Serving(LOOPBACK, None, [Backstage().health]) as serving,
+        aiohttp.ClientSession(f"http://{serving.address}") as session,
+    ):
+        assert (await session.post("/webhook", data=b"{}")).status == 404
+        assert (await session.get("/healthz")).status == 200
 
 
 async def test_stopping_closes_both_listeners() -> None:

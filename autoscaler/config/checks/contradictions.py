@@ -11,7 +11,15 @@ from autoscaler.model.identifiers import is_loopback
 
 def check_contradictions(configuration: Configuration, kinds: Sequence[str]) -> Iterator[Problem]:
     """Return every contradiction outside `skus`. `kinds` are the keys of the kinds of providers."""
-    checks = (_apps, _scopes, _open_listener, _tls_and_insecure, _public_url, _webhook_listen)
+    checks = (
+        _apps,
+        _webhook,
+        _scopes,
+        _open_listener,
+        _tls_and_insecure,
+        _public_url,
+        _webhook_listen,
+    )
     yield from run_checks(checks, configuration)
     for name, provider in configuration.providers():
         yield from run_checks((_kind,), configuration, name, provider, kinds)
@@ -34,6 +42,24 @@ def _apps(configuration: Configuration) -> Iterator[Problem]:
             yield configuration.error(path, what, "remove one of them")
         elif number is not None:
             seen[number] = path
+
+
+def _webhook(configuration: Configuration) -> Iterator[Problem]:
+    github = configuration.settings.github
+    written = configuration.document.value(("github",))
+    if not any(key.startswith("webhook") for key in written):
+        what = "has neither webhook_secret_file nor webhook: none"
+        fix = "name the file with the webhook's secret, or write webhook: none if GitHub sends none"
+        yield configuration.error(("github",), what, fix)
+    elif github.webhook is not None:
+        unused = {
+            ("github", "webhook_secret_file"): github.webhook_secret_file,
+            ("server", "webhook_listen"): configuration.settings.server.webhook_listen,
+        }
+        for path, value in unused.items():
+            if value is not None:
+                what = "has no effect with github.webhook: none"
+                yield configuration.error(path, what, "remove it, or remove webhook: none")
 
 
 def _scopes(configuration: Configuration) -> Iterator[Problem]:

@@ -21,6 +21,7 @@ from autoscaler.config.settings.shapes import (
     Glob,
     ListenAddress,
     NoValueError,
+    NoWebhook,
     Owner,
     Positive,
     ProviderName,
@@ -84,7 +85,9 @@ class GitHubSettings(Section):
     """The REST API; for GitHub Enterprise Server `https://HOST/api/v3`."""
     apps: Annotated[tuple[App, ...], Field(min_length=1)]
     """The GitHub Apps; several share the registrations."""
-    webhook_secret_file: SecretFile
+    webhook: NoWebhook | None = None
+    """`none`: GitHub sends no webhooks, and the controller finds jobs in its lists alone."""
+    webhook_secret_file: SecretFile | None = None
     """A file with one webhook secret per line: the old and the new one during a rotation."""
     scopes: Annotated[tuple[ScopeSettings, ...], Field(min_length=1)]
     """The organizations and repositories to serve: at most 100. The first that covers a job gives its group."""

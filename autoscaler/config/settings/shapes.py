@@ -127,6 +127,12 @@ ContainerImage = Annotated[
         maximum=512,
     ),
 ]
+NoWebhook = Annotated[
+    str,
+    Matching(
+        "none", "a kind of webhook", "write none, or remove the key and add webhook_secret_file"
+    ),
+]
 PublicUrl = Annotated[str, AfterValidator(parse_public_url)]
 SecureUrl = Annotated[str, AfterValidator(parse_secure_url)]
 StoreUrl = Annotated[str, AfterValidator(parse_store)]

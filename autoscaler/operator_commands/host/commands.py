@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoscaler.operator_commands.fleet_file import ConfigOption, fleet_file
+
 if TYPE_CHECKING:
     from autoscaler.config.settings.fleet import Settings
     from autoscaler.operator_commands.host.plan import Plan
@@ -16,9 +18,7 @@ TEMPLATE = Path(__file__).with_name("autoscaler.service")
 
 
 def install(
-    config: Annotated[
-        Path, typer.Option("--config", "-c", help="The configuration, fleet.yaml, in its folder.")
-    ],
+    config: ConfigOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what it would make. Changes nothing.")
     ] = False,
@@ -53,7 +53,7 @@ def uninstall(
     uninstall_from(ThisHost(), now=now, purge=purge)
 
 
-def install_on(host: "Host", config: Path, *, dry_run: bool) -> None:
+def install_on(host: "Host", config: Path | None, *, dry_run: bool) -> None:
     """Install the controller on a host. Exits with 1 if that is refused, with 2 for an error of fleet.yaml."""
     import time
 
@@ -63,7 +63,7 @@ def install_on(host: "Host", config: Path, *, dry_run: bool) -> None:
     with _refusals():
         if not dry_run:
             host.refuse_unusable()
-        settings, plan = _plan(host, config)
+        settings, plan = _plan(host, fleet_file(config))
         if dry_run:
             _print(plan)
             return
@@ -116,6 +116,7 @@ def _drain(config: Path) -> None:
     """Drain every provider of a running controller. Raises RefusedError while machines are left."""
     from autoscaler import config as configuration
     from autoscaler.operator_commands.client import OperatorClient, OperatorRequestFailedError
+    from autoscaler.operator_commands.endpoint import configured_endpoint
     from autoscaler.operator_commands.host.installing import drain
     from autoscaler.operator_commands.host.plan import RefusedError
     from autoscaler.providers.registry import provider_kinds
@@ -126,7 +127,7 @@ def _drain(config: Path) -> None:
     )
     try:
         settings = configuration.load(config, provider_kinds(), files=False).settings
-        left = drain(OperatorClient(config), tuple(settings.providers))
+        left = drain(OperatorClient(configured_endpoint(config)), tuple(settings.providers))
     except (OperatorRequestFailedError, configuration.ConfigurationError) as error:
         raise RefusedError(f"cannot drain the fleet: {error}; {otherwise}") from None
     if left:

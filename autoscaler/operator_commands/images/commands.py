@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autoscaler.images.commands import File, usage_errors
 from autoscaler.images.recipes import ShellEngine
+from autoscaler.operator_commands.fleet_file import ConfigOption, fleet_file
 
 if TYPE_CHECKING:
     from autoscaler.images.entries import Versions
@@ -172,13 +172,11 @@ def prune(
 
 def shell(
     sku: Annotated[str, typer.Argument(metavar="SKU", help="A SKU whose jobs run in pods.")],
-    config: Annotated[
-        Path, typer.Option("--config", "-c", metavar="FILE", help="The configuration, fleet.yaml.")
-    ],
     command: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- COMMAND...]", help="What to run there; default: bash."),
     ] = None,
+    config: ConfigOption = None,
     engine: Annotated[
         ShellEngine, typer.Option(help="The program that runs the container.")
     ] = ShellEngine.DOCKER,
@@ -201,7 +199,7 @@ def shell(
     from autoscaler.images.shells import amd_devices, container_of, shell_command
 
     with usage_errors():
-        settings = load_for_service(config, files=False).settings
+        settings = load_for_service(fleet_file(config), files=False).settings
         container = container_of(settings, sku)
         for name in container.unknown:
             typer.echo(f"{name} is not set: only the cluster knows its value", err=True)

@@ -28,15 +28,18 @@ class Serving:
     def __init__(
         self,
         settings: ServerSettings,
-        webhook: Endpoint,
+        webhook: Endpoint | None,
         others: Sequence[Endpoint],
         kept: KeptSockets | None = None,
     ) -> None:
-        """`kept` has the sockets of the server that this one continues, if there is one."""
+        """`webhook` is None if GitHub sends no webhooks: /webhook then answers 404.
+
+        `kept` has the sockets of the server that this one continues, if there is one.
+        """
         kept = kept if kept is not None else KeptSockets()
         self._kept = kept
-        together = settings.webhook_listen is None
-        main = [webhook, *others] if together else list(others)
+        of_github = [] if webhook is None else [webhook]
+        main = [*of_github, *others] if settings.webhook_listen is None else list(others)
         self._main = Listener(
             _application(main, settings.shutdown),
             ("listen", settings.listen),
@@ -48,7 +51,7 @@ class Serving:
         self._webhook = self._main
         if settings.webhook_listen is not None:
             self._webhook = Listener(
-                _application([webhook], settings.shutdown),
+                _application(of_github, settings.shutdown),
                 ("webhook_listen", settings.webhook_listen),
                 settings.webhook_tls,
                 settings.webhook_max_connections,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from autoscaler.model.reasons.table import WaitCode
 from autoscaler.operator_commands.client import OperatorClient, OperatorRequestFailedError
+from autoscaler.operator_commands.endpoint import configured_endpoint
 from lab.github.records import Job as PushedJob
 from lab.laboratory import Laboratory
 from tests.lab.system.harness import read_records
@@ -37,7 +38,7 @@ class OnCall:
 
     def __init__(self, lab: Laboratory) -> None:
         self._lab = lab
-        self._client = OperatorClient(lab.folder / "fleet.yaml")
+        self._client = OperatorClient(configured_endpoint(lab.folder / "fleet.yaml"))
 
     async def announced(self, job: PushedJob) -> Announced | None:
         """Return the next event of a job, or None if the job does not wait or is not known yet."""
