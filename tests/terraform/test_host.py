@@ -246,7 +246,9 @@ async def test_a_damaged_backup_is_not_used(account: Account) -> None:
     )
     async with host_of(account, "first") as host:
         status, printed = await asyncio.to_thread(host.command, "prepare")
-        assert (status, "restored.db: the file is damaged" in printed) == (1, True), printed
+        assert (status, "restored.db: the file is not a SQLite database" in printed) == (1, True), (
+            printed
+        )
         assert {one.name for one in host.data.iterdir()} <= {"fleet.yaml", "state.db.lock"}
 
 
