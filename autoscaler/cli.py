@@ -22,6 +22,7 @@ from autoscaler.operator_commands.images import commands as published_images
 from autoscaler.operator_commands.images.bake import bake
 from autoscaler.operator_commands.store import store
 from autoscaler.operator_commands.usage import PlainGroup
+from autoscaler.setup.command import init
 
 if TYPE_CHECKING:
     from autoscaler.config import Configuration, Problem
@@ -56,6 +57,9 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+commands.command()(init)
 
 
 @commands.command()

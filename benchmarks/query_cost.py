@@ -14,14 +14,19 @@ from typing import Any
 
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.records.state import LedgerState
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.planner.planner import plan
-from autoscaler.server.operators.queries import MAX_ROWS
+from autoscaler.server.operators.filters import MAX_ROWS, MAX_SKIPPED
 from autoscaler.views.explanation import explain_job
-from autoscaler.views.jobs import running_jobs, waiting_jobs
-from autoscaler.views.machines import machines
+from autoscaler.views.faults import Counts
+from autoscaler.views.job_lists import JobFilter, running_jobs, waiting_jobs
+from autoscaler.views.listed import Part
+from autoscaler.views.machines import MachineFilter, machines
 from autoscaler.views.preview import demand_of, preview, under
-from autoscaler.views.status import Counts, status
+from autoscaler.views.status import status
+from autoscaler.views.waits import Reasons
 from benchmarks import sent_fleet
 from benchmarks.crowded_fleet import NOW, Crowd, crowded
 
@@ -59,12 +64,32 @@ def _questions(ledger: Ledger) -> dict[str, Callable[[], object]]:
     counts = Counts(running={}, oldest={}, dollars_per_hour=0.0)
     return {
         "status": lambda: _json(status(fleet, reasons, counts)),
-        "50 waiting jobs": lambda: _json(waiting_jobs(fleet, reasons, None, 50)),
-        f"{MAX_ROWS} waiting jobs": lambda: _json(waiting_jobs(fleet, reasons, None, MAX_ROWS)),
-        f"{MAX_ROWS} running jobs": lambda: _json(running_jobs(fleet, reasons, None, MAX_ROWS)),
-        f"{MAX_ROWS} machines": lambda: _json(machines(fleet, None, None, MAX_ROWS)),
+        **_lists(fleet, reasons, oldest),
         "explain the oldest waiting job": lambda: _json(explain_job(fleet, reasons, oldest)),
         **_changes(ledger),
+    }
+
+
+def _lists(fleet: Fleet, reasons: Reasons, oldest: Job) -> dict[str, Callable[[], object]]:
+    """Return the costs of lists: what they show, and what their filters add."""
+    every, largest, last = JobFilter(), Part(0, MAX_ROWS), Part(MAX_SKIPPED, MAX_ROWS)
+    narrow = JobFilter(code=reasons[oldest.demand][-1].code.value) if oldest.demand else every
+    of_one = JobFilter(repository=oldest.repository)
+    return {
+        "50 waiting jobs": lambda: _json(waiting_jobs(fleet, reasons, every, Part(0, 50)).rows),
+        f"{MAX_ROWS} waiting jobs": lambda: _json(
+            waiting_jobs(fleet, reasons, every, largest).rows
+        ),
+        "  the last page": lambda: _json(waiting_jobs(fleet, reasons, every, last).rows),
+        "  by reason": lambda: _json(waiting_jobs(fleet, reasons, narrow, largest).rows),
+        "  by repository": lambda: _json(waiting_jobs(fleet, reasons, of_one, largest).rows),
+        f"{MAX_ROWS} running jobs": lambda: _json(
+            running_jobs(fleet, reasons, every, largest).rows
+        ),
+        f"{MAX_ROWS} machines": lambda: _json(machines(fleet, MachineFilter(), largest).rows),
+        "  by provider": lambda: _json(
+            machines(fleet, MachineFilter(provider=ProviderName("ec2")), largest).rows
+        ),
     }
 
 

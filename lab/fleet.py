@@ -15,6 +15,9 @@ APP_ID = 1234
 MOST_PROCESSES = 100
 """Maximum number of machines that run the real agent in their own processes."""
 
+VERSIONS_FILE = "versions.yaml"
+"""The name of the file with the runner that machines with stock images install."""
+
 
 @dataclass(frozen=True, slots=True)
 class LabFleet:
@@ -62,6 +65,11 @@ class LabFleet:
     nodes: tuple[LabNode, ...] = ()
     wine: bool = False
 
+    @property
+    def has_stock_images(self) -> bool:
+        """Return whether machines of a SKU install the runner."""
+        return any("stock" in section.get("image", {}) for section in self.skus.values())
+
 
 def fleet_settings(
     fleet: LabFleet, address: str, github: str, providers: Mapping[str, Any]
@@ -82,6 +90,7 @@ def fleet_settings(
             "admin_token_file": "admin-token",
         },
         "store": "sqlite:///state.db",
+        **({"versions_file": VERSIONS_FILE} if fleet.has_stock_images else {}),
         "limits": {"machines": fleet.most_machines},
         "providers": dict(providers),
         "skus": {

@@ -23,7 +23,15 @@ from lab.ec2.lifecycle import RUNNER_TAG
 from lab.ec2.moto import MotoProcess
 from lab.ec2.seeding import Network
 from lab.ec2.service import Account, LabEc2
-from lab.fleet import APP_ID, MOST_PROCESSES, LabFleet, ec2_section, fleet_settings, is_on_ec2
+from lab.fleet import (
+    APP_ID,
+    MOST_PROCESSES,
+    VERSIONS_FILE,
+    LabFleet,
+    ec2_section,
+    fleet_settings,
+    is_on_ec2,
+)
 from lab.github.server import LabGitHub
 from lab.github.settings import (
     LabApp,
@@ -38,6 +46,7 @@ from lab.machines.crowd import CrowdHost
 from lab.machines.misbehaving_host import MisbehavingHost, Misdeed
 from lab.machines.observed_host import ObservedHost
 from lab.machines.process import ProcessHost
+from lab.machines.publisher import RunnerPublisher
 from lab.ports import free_ports
 from lab.windows.host import WindowsHost
 from lab.windows.parts import find
@@ -77,6 +86,7 @@ class Laboratory:
         self.ec2: LabEc2
         self.controller: ControllerProcess
         self.pods: LabPods | None = None
+        self.publisher: RunnerPublisher | None = None
         self.misdeeds: Mapping[str, Sequence[Misdeed]] = {}
         self._given = machines
         self._machines: MachineHost
@@ -89,6 +99,8 @@ class Laboratory:
             # Machines run as an ordinary user, which must be able to enter its folder.
             self.folder.chmod(0o755)
             key = await asyncio.to_thread(rsa.generate_private_key, 65537, 2048)
+            if self.fleet.has_stock_images:
+                await self._publish_runner(stack)
             host = self._given or self._host()
             if self.fleet.listener is not None:
                 host = ObservedHost(host, self.fleet.listener)
@@ -171,13 +183,22 @@ class Laboratory:
         await pods.start()
         self.pods = pods
 
+    async def _publish_runner(self, stack: AsyncExitStack) -> None:
+        self.publisher = RunnerPublisher(self.folder)
+        stack.push_async_callback(self.publisher.close)
+        await self.publisher.start()
+        file = self.folder / VERSIONS_FILE
+        file.write_text(yaml.safe_dump(self.publisher.versions()), encoding="utf-8")
+
     def _host(self) -> MachineHost:
         if self.fleet.most_machines > MOST_PROCESSES:
             return CrowdHost(self.fleet.scale)
         folder = self.folder / "machines"
         folder.mkdir(mode=0o755)
         scale = self.fleet.machine_scale or self.fleet.scale
-        host: RebootingHost = ProcessHost(folder, build_agent(), scale)
+        host: RebootingHost = ProcessHost(
+            folder, build_agent(), scale, environment=self._machine_environment()
+        )
         if self.fleet.wine:
             host = PlatformHost(host, self._windows_host())
         if not self.fleet.misbehaving:
@@ -185,6 +206,11 @@ class Laboratory:
         misbehaving = MisbehavingHost(host, self.fleet.misbehaving, self.clock)
         self.misdeeds = misbehaving.misdeeds
         return misbehaving
+
+    def _machine_environment(self) -> dict[str, str]:
+        if self.publisher is None:
+            return {}
+        return {"SSL_CERT_FILE": str(self.publisher.certificate)}
 
     def _windows_host(self) -> WindowsHost:
         folder = self.folder / "windows"

@@ -30,7 +30,8 @@ class LabMachine:
     """One instance to boot. `metadata_url` is its metadata service, `sku` the value of its SKU tag.
 
     `platform` is linux or windows. The host awaits `powered_off` once, when the machine has powered
-    itself off; EC2 then terminates it. `runner_version` is the version of actions/runner in its image.
+    itself off; EC2 then terminates it. `runner_version` is the version of actions/runner in its
+    image, empty for a stock image.
     `free_gb` is the free space of its disk in GiB, with the image on it.
     """
 

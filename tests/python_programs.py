@@ -3,6 +3,13 @@
 import sys
 
 
+def old_packer() -> str:
+    """Return the beginning of a stand-in for Packer 1.6, which has no plugins to install."""
+    return (
+        'import sys\nif sys.argv[1:] == ["version"]:\n    print("Packer v1.6.6")\n    sys.exit()\n'
+    )
+
+
 def first_line(options: str = "") -> str:
     """Return a line that starts this Python, also if its path has a space, which `#!` allows in no path.
 

@@ -228,8 +228,8 @@ def test_check_warns_of_stock_images_once_each(example: Path) -> None:
     (line,) = (line for line in result.stderr.splitlines() if "stock image" in line)
     assert line.endswith(
         'warning: skus."windows.g4dn.xlarge".image: "W" is a stock image, without GitHub\'s runner in '
-        "/opt/actions-runner (of 1 more SKU too); fix: build your own image from it with the runner "
-        "and Python (docs/agent.md)"
+        "/opt/actions-runner (of 1 more SKU too); fix: write stock: ubuntu-24.04, or build an image "
+        "of your own (docs/images.md)"
     )
 
 

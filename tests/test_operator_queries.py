@@ -10,6 +10,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.model.wording import duration
 from autoscaler.views.past import FailedTries, Past, WaitedFor
 from tests.ledger.builders import World, failure
@@ -63,9 +64,32 @@ def test_jobs_are_listed_with_their_place_and_reason(waiting: Controller) -> Non
         "acme/widgets",
     ]
     assert rows[2].split()[4] == "max_machines"
-    assert len(waiting.run("jobs", "--limit", "1").stdout.splitlines()) == 2
+    first = waiting.run("jobs", "--limit", "1")
+    assert len(first.stdout.splitlines()) == 2
+    assert first.stderr == "1 of 2 jobs: --page and --limit show others\n"
+    assert waiting.run("jobs").stderr == ""
     none = waiting.run("jobs", "--running")
     assert (none.exit_code, none.stdout, none.stderr) == (0, "", "no job is running\n")
+
+
+def test_lists_are_narrowed_and_in_pages(waiting: Controller) -> None:
+    def ids(*words: str) -> list[str]:
+        result = waiting.run(*words)
+        assert result.exit_code == 0, result.output
+        return [row.split()[0] for row in result.stdout.splitlines()[1:]]
+
+    assert ids("jobs", "--limit", "1", "--page", "2") == ["2"]
+    assert ids("jobs", "--reason", "max_machines") == ["2"]
+    assert ids("jobs", "--repository", "acme/other") == []
+    assert ids("jobs", "--older-than", "5") == []
+    waiting.asked.world.now += 301.0
+    assert ids("jobs", "--older-than", "5") == ["1", "2"]
+    (provider,) = {one.provider for one in waiting.asked.world.state.machines.values()}
+    assert ids("machines", "--provider", provider) == ["c0"]
+    assert ids("machines", "--page", "2") == []
+    refused = waiting.run("jobs", "--reason", "nothing")
+    assert refused.exit_code == 1
+    assert "`reason` must be a code of jobs that are waiting" in refused.stderr
 
 
 def test_running_jobs_show_their_machines(waiting: Controller) -> None:
@@ -114,6 +138,24 @@ def test_history_takes_the_number_of_a_job_and_its_page(waiting: Controller, nam
     assert result.exit_code == 0, result.stderr
     row = result.stdout.splitlines()[1]
     assert row.split() == ["2023-11-14", "22:13:20Z", "job", "2", "queued", "gpu?[2J"]
+
+
+def test_the_history_of_faults_says_when_each_began_and_ended(waiting: Controller) -> None:
+    waiting.asked.world.now = 1_700_000_060.0
+    waiting.asked.spells = [
+        FaultSpell("quota", "gpu", "the quota\x1b is used up", 1_700_000_000.0, jobs=7),
+        FaultSpell("store_slow", "", "slow", 1_699_990_000.0, 1_699_990_300.0),
+    ]
+    _, lasts, ended = (
+        line.split() for line in waiting.run("history", "faults").stdout.splitlines()
+    )
+    assert lasts[:7] == ["2023-11-14", "22:13:20Z", "lasts", "1m00s", "quota", "gpu", "7"]
+    assert lasts[7:] == ["the", "quota?", "is", "used", "up"]
+    assert ended[2:] == ["2023-11-14", "19:31:40Z", "5m00s", "store_slow", "slow"]
+    assert json.loads(waiting.run("history", "faults", "--json").stdout)["faults"][0]["jobs"] == 7
+    waiting.asked.spells = []
+    none = waiting.run("history", "faults")
+    assert (none.exit_code, none.stdout, none.stderr) == (0, "", "no fault is recorded\n")
 
 
 def test_an_unknown_name_has_no_history(waiting: Controller) -> None:

@@ -91,11 +91,11 @@ class Host:
         return self.root + "/opt/runner-agent/image.json"
 
     @property
-    def driver_log(self) -> str:
-        """The file that keeps the output of a driver's installation."""
+    def install_log(self) -> str:
+        """The file that keeps the output of what the agent installs."""
         if WINDOWS:
-            return os.path.join(self.state, "driver.log")
-        return self.root + "/var/log/runner-agent/driver.log"
+            return os.path.join(self.state, "install.log")
+        return self.root + "/var/log/runner-agent/install.log"
 
     @staticmethod
     def _text(values: dict[str, Any], key: str, default: str) -> str:

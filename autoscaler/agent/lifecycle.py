@@ -22,6 +22,7 @@ from autoscaler.agent.clock import Backoff, Clock, uniform
 from autoscaler.agent.driver.installation import install_wanted_driver
 from autoscaler.agent.hooks.job_hooks import install_hooks
 from autoscaler.agent.host import Host
+from autoscaler.agent.installing.runner import install_wanted_runner
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import (
     EXIT_REPORT,
@@ -47,6 +48,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
+
+    from autoscaler.agent.verdicts import Check
 
 ENDED = "the controller answered that this machine has ended"
 
@@ -139,9 +142,7 @@ class Agent:
             self._heartbeat_at = self._clock.now() + HEARTBEAT
         checks = []
         if all(check.ok for check in check_boot_script(self._host)):
-            checks += install_wanted_driver(
-                health_checks, self._host, self._clock, self._report_stage
-            )
+            checks += self._install(health_checks)
         else:
             self._controller.report("stage", {"stage": "boot_script_failed"})
         if all(check.ok for check in checks):
@@ -153,8 +154,17 @@ class Agent:
         if failed:
             raise PowerOff(f"the health checks failed: {', '.join(failed)}")
 
+    def _install(self, health_checks: dict[str, Any]) -> list[Check]:
+        """Install the runner and the driver, as far as the controller's parameters name them."""
+        began = self._clock.now()
+        settings = (health_checks, self._host, self._clock, self._report_stage)
+        checks = install_wanted_runner(*settings)
+        if all(check.ok for check in checks):
+            checks += install_wanted_driver(*settings, spent=self._clock.now() - began)
+        return checks
+
     def _report_stage(self, stage: str) -> None:
-        """Report a stage of the driver's installation, which continues without an answer. Raises PowerOff."""
+        """Report a stage of an installation, which continues without an answer. Raises PowerOff."""
         log_line(f"stage: {stage}")
         try:
             self._controller.report("stage", {"stage": stage})

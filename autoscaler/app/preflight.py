@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from autoscaler import config
-from autoscaler.app.drivers import driver_problems
+from autoscaler.app.installations import installation_problems
 from autoscaler.config.checks.certificates import certificate_warnings, tls_problems
 from autoscaler.config.checks.contradictions import check_store
 from autoscaler.config.configuration import run_checks
@@ -46,7 +46,7 @@ def preflight(
     problems = [*run_checks((check_store,), configuration)]
     for kind in kinds:
         problems += kind.preflight(configuration, files=files)
-    problems += run_checks((driver_problems,), configuration, files=files)
+    problems += run_checks((installation_problems,), configuration, files=files)
     if files:
         problems += secret_problems(configuration)
         problems += tls_problems(configuration)

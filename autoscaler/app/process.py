@@ -1,6 +1,7 @@
 """The process on its host: open files, signals, the folder of the agents, the size of the store."""
 
 import asyncio
+import os
 import resource
 import signal
 import sys
@@ -55,7 +56,7 @@ def keep_agent_beside(store: Path | None, agent: bytes) -> tuple[bytes, ...]:
 
 
 async def report_store_size(path: Path, telemetry: Telemetry) -> None:
-    """Report the sizes of a SQLite file and its write-ahead log every 15 seconds, until cancelled.
+    """Report the sizes of a SQLite file, its write-ahead log and their disk every 15 seconds, until cancelled.
 
     Reads them in a thread, because a network disk may be slow.
     """
@@ -63,6 +64,8 @@ async def report_store_size(path: Path, telemetry: Telemetry) -> None:
     while True:
         sizes = await asyncio.to_thread(lambda: (_size(path), _size(log)))
         telemetry.store_size(*sizes)
+        if (disk := await asyncio.to_thread(_disk, path.parent)) is not None:
+            telemetry.store_disk(*disk)
         await asyncio.sleep(SIZES_EVERY)
 
 
@@ -72,6 +75,19 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+def _disk(folder: Path) -> tuple[int, int] | None:
+    """Return the free and all bytes of a folder's file system; None if they cannot be read.
+
+    Counts as `df` does: what only root may use is neither free nor part of the whole.
+    """
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    used = found.f_blocks - found.f_bfree
+    return found.f_bavail * found.f_frsize, (used + found.f_bavail) * found.f_frsize
 
 
 class Signals:

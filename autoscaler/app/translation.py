@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from autoscaler import config
-from autoscaler.app.drivers import driver_parameters
+from autoscaler.app.installations import installation_parameters
 from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.settings.sku import Accelerator, Driver, SkuSettings
 from autoscaler.controller.ports.bootstrap import HealthChecks
@@ -98,14 +98,14 @@ def health_check_parameters(
         SkuName(name): HealthChecks(
             {
                 # Minimum free space: a tenth of the disk, since the image itself takes a part of it.
-                "disk_gb": max(1, (sku.disk_gb or 0) // 10),
+                "disk_gb": max(1, (sku.root_disk_gb or 0) // 10),
                 "clock_skew_s": CLOCK_SKEW,
                 # Does not count against the rate limit (REST API, "Rate limit"). GitHub allows 60 other
                 # requests without a token per hour and address.
                 "github": settings.github.api_url.rstrip("/") + "/rate_limit",
                 **_broker(settings.github.api_url),
                 **({} if sku.accelerator is None else {"accelerator": _plain(sku.accelerator)}),
-                **driver_parameters(configuration, name),
+                **installation_parameters(configuration, name),
             },
             _default_accelerators(settings, sku, kinds),
         )

@@ -23,7 +23,9 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.identifiers import SkuName
 
 WINDOWS_BOOT = 30 * MINUTE
-DRIVER_INSTALL_HEALTH_CHECKS = 45 * MINUTE
+RUNNER_INSTALL = 10 * MINUTE
+DRIVER_INSTALL = 35 * MINUTE
+"""What the deadline of the health checks has in addition for each installation."""
 
 
 def scopes(settings: Settings) -> tuple[Scope, ...]:
@@ -94,9 +96,11 @@ def _idle(found: SkuSettings) -> IdlePolicy:
 def _deadlines(found: SkuSettings) -> Deadlines:
     usual, given = Deadlines(), found.deadlines
     boot = WINDOWS_BOOT if found.os is OperatingSystem.WINDOWS else usual.boot
-    health_checks = (
-        DRIVER_INSTALL_HEALTH_CHECKS if found.driver is Driver.INSTALL else usual.health_checks
-    )
+    health_checks = usual.health_checks
+    if found.stock is not None:
+        health_checks += RUNNER_INSTALL
+    if found.driver is Driver.INSTALL:
+        health_checks += DRIVER_INSTALL
     return Deadlines(
         boot=boot if given.boot is None else given.boot,
         health_checks=health_checks if given.health_checks is None else given.health_checks,

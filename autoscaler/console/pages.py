@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 from autoscaler.console.charts import machines_chart, waiting_chart
 from autoscaler.console.links import GitHubPages
+from autoscaler.console.lists import AGES, ListPage
 from autoscaler.console.rendering import Frame, Templates
 from autoscaler.console.runbooks import read_runbooks
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs.job import JobState
-from autoscaler.model.machines.machine import MachineState
+from autoscaler.model.reasons.spells import FaultSpell
+from autoscaler.model.reasons.table import cause_of
 from autoscaler.model.wait_objectives import total
 from autoscaler.model.wording import in_words
 from autoscaler.views.cost import CostView
@@ -21,7 +23,14 @@ from autoscaler.views.machines import MachineView
 from autoscaler.views.offerings import OptionView
 from autoscaler.views.overview import Overview
 from autoscaler.views.past import Past, job_stages, machine_stages
+from autoscaler.views.quotas import QuotaView
 from autoscaler.views.status import SkuView, StatusView
+
+MOST_FAULTS = 5
+"""Faults that the first page shows at once. The others are one click away."""
+
+MOST_SKUS = 5
+"""SKUs with waiting jobs, and SKUs with machines, that the first page shows at once, for a phone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,7 @@ class SkuPage:
     overview: Overview
     sku: SkuView
     offerings: Sequence[OptionView]
+    quotas: Sequence[QuotaView]
     waiting: Sequence[JobView]
     running: Sequence[JobView]
     machines: Sequence[MachineView]
@@ -98,22 +108,28 @@ class Pages:
             frame,
             overview=overview,
             faults=found,
+            is_bad=any(one.recovered_at is None for one in found),
+            most_faults=MOST_FAULTS,
+            most_skus=MOST_SKUS,
             verdict=verdict(overview.status),
             hour=total(overview.hour),
             day=total(overview.day),
-            within=in_words(overview.objectives[0].seconds),
+            within=in_words(overview.objectives[0].seconds) if overview.objectives else "",
             machines_chart=machines_chart(overview.samples),
             waiting_chart=waiting_chart(overview.samples),
         )
 
     def sku(self, page: SkuPage, frame: Frame) -> str:
         """Return the page of a SKU: its faults, offerings, jobs and machines."""
-        found = [one for one in page.overview.status.faults if one.sku == page.sku.sku]
+        found = [one for one in page.overview.status.faults if page.sku.sku in one.skus]
         return self._templates.render("sku", frame, page=page, sku=page.sku, faults=found)
 
-    def jobs(self, found: Sequence[JobView], state: str, sku: str, frame: Frame) -> str:
+    def jobs(self, page: ListPage[JobView], state: str, frame: Frame) -> str:
         """Return a list of jobs that wait, run or match no SKU."""
-        return self._templates.render("jobs", frame, jobs=found, state=state, sku=sku)
+        narrowed = bool(page.query.keys() - {"state", "page"})
+        return self._templates.render(
+            "jobs", frame, list=page, state=state, ages=AGES, narrowed=narrowed
+        )
 
     def job(self, page: JobPage, frame: Frame) -> str:
         """Return the page of a job: why it waits or what became of it, its stages and its history."""
@@ -121,13 +137,10 @@ class Pages:
         stages = () if page.gets_no_machine else job_stages(page.history, queued)
         return self._templates.render("job", frame, page=page, job=page.job, stages=stages)
 
-    def machines(
-        self, found: Sequence[MachineView], state: MachineState | None, sku: str, frame: Frame
-    ) -> str:
+    def machines(self, page: ListPage[MachineView], frame: Frame) -> str:
         """Return a list of machines."""
-        return self._templates.render(
-            "machines", frame, machines=found, state=state or "", states=MachineState, sku=sku
-        )
+        narrowed = bool(page.query.keys() - {"state", "page"})
+        return self._templates.render("machines", frame, list=page, narrowed=narrowed)
 
     def machine(self, page: MachinePage, frame: Frame) -> str:
         """Return the page of a machine: its stages and its history."""
@@ -149,6 +162,11 @@ class Pages:
         """Return a repository's commits against its jobs."""
         return self._templates.render("grid", frame, grid=found)
 
+    def faults(self, found: Sequence[FaultSpell], frame: Frame) -> str:
+        """Return the faults of the last 30 days."""
+        causes = {one.code: cause_of(one.code) for one in found}
+        return self._templates.render("faults", frame, spells=found, causes=causes)
+
     def cost(self, found: CostView, frame: Frame) -> str:
         """Return what the machines cost now."""
         return self._templates.render("cost", frame, cost=found)
@@ -163,11 +181,17 @@ class Pages:
 
 def verdict(status: StatusView) -> str:
     """Return one sentence: whether the fleet is fine, and if not, what is wrong first."""
-    if status.faults:
-        first, count = status.faults[0], len(status.faults) - 1
-        where = f"{first.about}: " if first.about else ""
-        return f"{where}{first.cause}{f', and {count} more' if count else ''}"
+    present = [fault for fault in status.faults if fault.recovered_at is None]
+    if present:
+        more = f", and {len(present) - 1} more" if len(present) > 1 else ""
+        return f"{present[0].name}{more}"
+    if status.overdue:
+        of = f"{status.overdue:,} of {_jobs(status.waiting)}"
+        return f"{of} for longer than the objective"
     if status.waiting:
-        jobs = "1 job waits" if status.waiting == 1 else f"{status.waiting:,} jobs wait"
-        return f"Fine: {jobs}, and machines are on their way"
+        return f"Fine: {_jobs(status.waiting)}, and machines are on their way"
     return "Fine: no job waits for a machine"
+
+
+def _jobs(count: int) -> str:
+    return "1 job waits" if count == 1 else f"{count:,} jobs wait"

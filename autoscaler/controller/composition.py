@@ -48,6 +48,7 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, 
 from autoscaler.controller.ports.store import SavedState, Store
 from autoscaler.controller.ports.telemetry import Telemetry, TraceTelemetry
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
+from autoscaler.controller.reporting.fault_history import FaultHistory
 from autoscaler.controller.reporting.fleet_counts import report_offerings_on_hold
 from autoscaler.controller.reporting.history_metrics import report
 from autoscaler.controller.reporting.traces import WaitTracer
@@ -187,6 +188,7 @@ class Controller:
             self.recent_past,
             ports.observed,
             ports.spent,
+            self._image_name,
         )
 
     def _make_tasks(self) -> list[PeriodicTask]:
@@ -219,6 +221,7 @@ class Controller:
             telemetry,
             background,
         )
+        self.fault_history = FaultHistory(journal, store, lambda: self.queries.status(), clock)
         self.group_watch = GroupWatch(journal, ports.github, ports.lists, telemetry, background)
         self.version_watch = RunnerVersionWatch(journal, ports.lists, telemetry, background)
         return [
@@ -237,6 +240,7 @@ class Controller:
             self.price_refresh.run,
             self.group_watch.run,
             self.version_watch.run,
+            self.fault_history.run,
             partial(report_offerings_on_hold, journal, telemetry, background),
             *self._settings.process_tasks,
         ]
@@ -258,6 +262,7 @@ class Controller:
         for meter in self.meters:
             meter.resume()
         self.recent_past.resume()
+        await self.fault_history.resume()
         await self.journal.record(ControllerStarted(now, absence))
         self.intake.resume(*saved.unapplied)
         self.redelivery.resume(saved.arrived_until)
@@ -267,6 +272,11 @@ class Controller:
         for name in set(left) - set(self._ports.providers):
             # The controller can neither list nor terminate them, so they count in the limits.
             _log.error("provider_not_configured", provider=name, machines_left=left[name])
+
+    def _image_name(self, provider: ProviderName, image: str) -> str:
+        known = self._ports.providers.get(provider)
+        named = known.capabilities.image_name if known is not None else None
+        return named(image) if named is not None else ""
 
     def _adopt(self, installation: InstallationId) -> None:
         for provider in self._ports.providers.values():

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,6 +39,10 @@ class MachineRecipe:
         """The folder of its template, in the repository."""
         return f"ami/{self.platform}"
 
+
+FIRST_INIT = (1, 7)
+INIT_SECONDS = 300.0
+"""Seconds for the download of a plugin, of some 50 MB."""
 
 _X64, _ARM64 = Architecture.X64, Architecture.ARM64
 
@@ -127,6 +132,47 @@ def template_values(file: VersionsFile, platform: OperatingSystem, arch: str) ->
     return read_values(file, {name: key.format(arch=arch) for name, key in keys.items()})
 
 
+def init_plugins(root: Path) -> None:
+    """Install the plugins of the templates, unless this user has them. Raises BuildError.
+
+    Packer has had `init` since 1.7. Before, its builders were part of it. `init` asks the network only for a
+    plugin that is missing (Packer, "init command").
+    """
+    said = _packer(["version"]).stdout
+    found = re.search(rb"v(\d+)\.(\d+)", said)
+    if found is None or (int(found[1]), int(found[2])) < FIRST_INIT:
+        return
+    done = _packer(["init", str(root / "ami/plugins")])
+    if done.returncode != 0:
+        words = done.stdout.decode(errors="replace").strip()
+        raise BuildError(f"packer init ended with status {done.returncode}: {words}")
+
+
+def _packer(words: list[str]) -> subprocess.CompletedProcess[bytes]:
+    """Run a short command of Packer, and return what it printed. Raises BuildError."""
+    try:
+        return subprocess.run(  # noqa: S603 - as the user chose
+            ["packer", *words],  # noqa: S607 - on the user's PATH
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=INIT_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        message = f"packer {words[0]} did not end within {INIT_SECONDS} s"
+        raise BuildError(message) from None
+    except OSError as error:
+        raise _not_runnable(error) from None
+
+
+def _not_runnable(error: OSError) -> BuildError:
+    return BuildError(
+        f"cannot run packer: {error.strerror}; install it from "
+        "https://developer.hashicorp.com/packer/install, and put it on the PATH"
+    )
+
+
 def run_packer(words: list[str], watch: BuildWatch) -> int:
     """Run Packer, print its output and return its exit status.
 
@@ -203,8 +249,4 @@ def _start_packer(words: list[str]) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     except OSError as error:
-        message = (
-            f"cannot run packer: {error.strerror}; install it from "
-            "https://developer.hashicorp.com/packer/install, and put it on the PATH"
-        )
-        raise BuildError(message) from None
+        raise _not_runnable(error) from None

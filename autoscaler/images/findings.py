@@ -40,7 +40,7 @@ def find(versions: Versions, today: date, runner_end: date | None = UNASKED) -> 
     """
     return (
         *nulls(versions),
-        *_runner(versions.runner, today, runner_end),
+        *runner_findings(versions.runner, today, runner_end),
         *_ends(versions, (), today),
     )
 
@@ -71,7 +71,8 @@ def nulls(value: object, path: KeyPath = (), source: str = "") -> Iterator[Findi
             yield from nulls(inner, (*path, key), source)
 
 
-def _runner(runner: Runner, today: date, end: date | None) -> Iterator[Finding]:
+def runner_findings(runner: Runner, today: date, end: date | None = UNASKED) -> Iterator[Finding]:
+    """Find whether GitHub soon gives the runner no jobs (see `find`)."""
     if numbers(runner.version) < numbers(OLDEST_RUNNER):
         what = f"{runner.version} is older than {OLDEST_RUNNER}, the oldest that GitHub registers"
         yield Finding(("runner", "version"), what, f"take the newest release of {_RELEASES}")

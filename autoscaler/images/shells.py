@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoscaler.config.settings.fleet import JobContainer, Settings
-from autoscaler.config.settings.sku import AcceleratorVendor, SkuSettings
+from autoscaler.config.settings.sku import AcceleratorVendor, Image, SkuSettings
 from autoscaler.images.recipes import ShellEngine
 from autoscaler.model.catalogue import Architecture
 
@@ -76,11 +76,15 @@ def container_of(settings: Settings, name: str) -> JobContainer:
     places = "; ".join(
         f"{section.describe(option)} at {option.provider}" for section, option in sections
     )
-    image = "" if sku.image is None else f" from the image {sku.image.name} ({sku.image.owner})"
+    image = "" if sku.image is None else f" from the image {_image_words(sku.image)}"
     raise NoContainerError(
         f"{name} runs on machines{image}: {places}. It has no container to open a shell in; "
         "launch an instance from that image to get the environment of its jobs"
     )
+
+
+def _image_words(image: Image) -> str:
+    return image.stock or f"{image.name} ({image.owner})"
 
 
 def shell_command(

@@ -215,6 +215,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.JobReadRequested: jobs.on_job_read_requested,
     e.JobAbandoned: jobs.on_job_abandoned,
     e.WaitReasonsChanged: jobs.on_wait_reasons_changed,
+    e.FaultChanged: jobs.on_fault_changed,
     e.RunRead: runs.on_run_read,
     e.RunReadRequested: runs.on_run_read_requested,
     e.RunnerGroupRead: runner_groups.on_runner_group_read,

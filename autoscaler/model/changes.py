@@ -72,7 +72,7 @@ class HistoryRow:
     `kind` is job, launch_request, machine or runner. A rerun is in the history of its job. The
     kinds `installation` (record: its ID), `sku` and `provider` (record: its name) and `fleet` (record: `all`)
     have no record of their own, nor have `demand` (record: `DemandClass.text`), which has why jobs of the class
-    waited, and `failed_launch` (record: the SKU).
+    waited, `failed_launch` (record: the SKU), and `fault` (record: `all`), whose detail is a `FaultSpell`.
     """
 
     at: Instant

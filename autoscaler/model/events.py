@@ -27,6 +27,7 @@ from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, TerminationReason
 from autoscaler.model.operators import HoldKind, HoldTarget, OperatorName
 from autoscaler.model.plan import Launch
+from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.model.reasons.waiting import WaitReason
 
 
@@ -105,6 +106,13 @@ class WaitReasonsChanged(Event):
     demand: DemandClass
     since: Instant
     reasons: tuple[WaitReason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FaultChanged(Event):
+    """A fault began, or ended if its spell has an end."""
+
+    spell: FaultSpell
 
 
 # --- launch requests ------------------------------------------------------------------------------

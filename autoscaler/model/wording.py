@@ -34,6 +34,11 @@ def duration(seconds: Seconds | None) -> str:
     return f"{whole // _DAY}d{whole % _DAY // _HOUR:02}h"
 
 
+def data_size(count: float) -> str:
+    """Return a number of bytes such as `0.9 GiB` or `312 MiB`."""
+    return f"{count / 2**30:,.1f} GiB" if count >= 2**29 else f"{count / 2**20:,.0f} MiB"
+
+
 def in_words(seconds: int) -> str:
     """Return the time of an objective, such as `5 minutes`."""
     return f"{seconds / 60:g} minutes" if seconds > 60 else f"{seconds} seconds"

@@ -15,7 +15,7 @@ from autoscaler.model.jobs.runner_group_excess import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.machines.failures import HEALTH_CHECKS
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.prices_and_quotas import PriceSource, QuotaSource
-from autoscaler.observability.labels import IMAGE, BoundedLabel
+from autoscaler.observability.labels import IMAGE, UNKNOWN_IMAGE, BoundedLabel
 from autoscaler.observability.watched import WatchedSeries
 
 CONCLUSIONS = (
@@ -30,8 +30,6 @@ CONCLUSIONS = (
     "startup_failure",
 )
 """GitHub's conclusions of a completed job (docs.github.com: REST API, workflow jobs)."""
-
-UNKNOWN_IMAGE = "unknown"
 
 
 def counts(counter: str, *labels: str) -> Callable[..., None]:
@@ -196,6 +194,11 @@ class CallMetrics(WatchedSeries, Telemetry):
         """See `Telemetry.store_size`."""
         self.gauges["store_bytes"].labels("store").set(file)
         self.gauges["store_bytes"].labels("write_ahead_log").set(write_ahead_log)
+
+    def store_disk(self, free: int, size: int) -> None:
+        """See `Telemetry.store_disk`."""
+        self.gauges["store_disk_free_bytes"].set(free)
+        self.gauges["store_disk_bytes"].set(size)
 
 
 def add(counter: Counter, amount: float) -> None:

@@ -36,6 +36,7 @@ GAUGES: Mapping[str, tuple[str, str]] = {
     "jobs_waiting": ("Jobs that wait for a runner.", "sku"),
     "jobs_waiting_by_reason": ("Jobs that wait, by the reason.", "sku reason"),
     "oldest_waiting_job_age_seconds": ("Age of the oldest job that waits for a runner.", "sku"),
+    "jobs_without_sku": ("Queued jobs that no SKU serves now.", "reason"),
     "jobs_in_progress": ("Jobs in progress.", "sku"),
     "jobs_awaiting_approval": ("Jobs that GitHub holds back.", "sku"),
     "machines": ("Machines and unanswered slots, by state.", "sku state"),
@@ -93,6 +94,8 @@ GAUGES: Mapping[str, tuple[str, str]] = {
         "provider",
     ),
     "store_bytes": ("Size of the store's files.", "file"),
+    "store_disk_free_bytes": ("Free bytes of the store's file system.", ""),
+    "store_disk_bytes": ("Size of the store's file system.", ""),
     "event_loop_lag_max_seconds": ("Longest recent delay of a due timer of the event loop.", ""),
 }
 """By name without the prefix: the text, and the names of the labels with spaces between them."""

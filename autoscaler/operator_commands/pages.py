@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from autoscaler.model.wording import counted, duration, moment
+from autoscaler.model.wording import counted, duration, moment, sentence
 from autoscaler.operator_commands.options import Answer, plain
 
 _PIPE_WIDTH = 10_000
@@ -71,7 +71,7 @@ def print_status(seen: Answer, *, every: bool) -> None:
     limit = seen["dollars_limit"]
     typer.echo(f"{machines}, {cost}{f' (limit ${limit:,.2f})' if limit is not None else ''}")
     typer.echo("")
-    _print_faults(seen["faults"])
+    _print_faults(seen["faults"], seen["at"])
     busy = [
         one for one in seen["skus"] if every or one["waiting"] or one["running"] or one["machines"]
     ]
@@ -99,12 +99,40 @@ def _unmatched(counts: dict[str, int]) -> str:
     return f"{jobs} without a SKU ({why}); see autoscaler jobs --unmatched"
 
 
-def _print_faults(faults: list[Answer]) -> None:
+def _print_faults(faults: list[Answer], now: float) -> None:
     if not faults:
         typer.echo("nothing is wrong")
         return
-    rows = [(one["code"], one["about"], one["message"]) for one in faults]
-    print_table(("code", "where", "what is wrong"), rows, long=("what is wrong",))
+    rows = [(one["code"], _where(one), _since(one, now), _with_mend(one)) for one in faults]
+    print_table(("code", "where", "since", "what is wrong"), rows, long=("what is wrong",))
+
+
+def _where(fault: Answer) -> str:
+    """Return the SKUs of a fault, else what it concerns."""
+    skus = fault["skus"]
+    if not skus:
+        return str(fault["about"])
+    return ", ".join(skus[:_MOST_SKUS]) + (
+        f", {len(skus) - _MOST_SKUS} more" if skus[_MOST_SKUS:] else ""
+    )
+
+
+_MOST_SKUS = 3
+
+
+def _since(fault: Answer, now: float) -> str:
+    if fault["recovered_at"] is not None:
+        return f"recovered at {moment(fault['recovered_at'])}"
+    began = duration(now - fault["since"]) if fault["since"] is not None else ""
+    return began if fault["trend"] == "steady" else f"{began}, {fault['trend']}"
+
+
+def _with_mend(fault: Answer) -> str:
+    """Return what is wrong, what began just before, and what to do."""
+    after = f" Just before it: {fault['after']}." if fault["after"] else ""
+    mend = f" Next: {sentence(fault['mend'])}" if fault["mend"] else ""
+    message = str(fault["message"])
+    return f"{sentence(message)}{after}{mend}" if after or mend else message
 
 
 def _sku_row(one: Answer) -> tuple[object, ...]:
@@ -140,6 +168,13 @@ def print_jobs(found: Answer, state: str) -> None:
         return
     rows = [[_cell(job, column, found["at"]) for column in columns] for job in found["jobs"]]
     print_table(columns, rows, long=("SKU", "labels", "repository", "name"))
+    _print_rest(len(rows), found["total"], "job")
+
+
+def _print_rest(shown: int, total: int, noun: str) -> None:
+    """Say on stderr how many rows a list has, if it has more than these."""
+    if shown < total:
+        typer.echo(f"{shown} of {total:,} {noun}s: --page and --limit show others", err=True)
 
 
 def _cell(job: Answer, column: str, now: float) -> object:
@@ -195,6 +230,7 @@ def print_machines(found: Answer) -> None:
         ],
         long=("SKU", "where", "ID at its provider", "note"),
     )
+    _print_rest(len(machines), found["total"], "machine")
 
 
 def print_history(rows: list[Answer]) -> None:

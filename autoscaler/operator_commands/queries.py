@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 OfSku = Annotated[str | None, typer.Option("--sku", metavar="SKU", help="Only of this SKU.")]
 Limit = Annotated[int, typer.Option(min=1, max=250, help="Maximum number of rows.")]
+Page = Annotated[int, typer.Option(min=1, help="Which page of so many rows.")]
 
 
 @controller_command
@@ -43,14 +44,39 @@ def jobs(
         bool, typer.Option("--unmatched", help="List queued jobs that no SKU serves instead.")
     ] = False,
     sku: OfSku = None,
+    repository: Annotated[
+        str | None, typer.Option(metavar="OWNER/NAME", help="Only of this repository.")
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(metavar="CODE", help="Only with this reason code, such as quota.")
+    ] = None,
+    older_than: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=100_000,
+            metavar="MINUTES",
+            help="Only jobs that have waited, or run, for longer.",
+        ),
+    ] = 0,
     limit: Limit = 50,
+    page: Page = 1,
 ) -> Reply:
     """List waiting jobs with the reason, oldest first."""
     if unmatched and (running or sku is not None):
         other = "--running" if running else "--sku"
         raise typer.BadParameter(f"cannot be used with {other}", param_hint="--unmatched")
     state = "unmatched" if unmatched else "in_progress" if running else "waiting"
-    found = client.ask("/admin/jobs", state=state, sku=sku, limit=limit)
+    found = client.ask(
+        "/admin/jobs",
+        state=state,
+        sku=sku,
+        repository=repository,
+        reason=reason,
+        older_than=60 * older_than,
+        limit=limit,
+        page=page,
+    )
     return Reply(found, partial(_pages().print_jobs, state=state))
 
 
@@ -64,10 +90,16 @@ def machines(
             metavar="STATE", callback=machine_state, help="Only in this state, such as ready."
         ),
     ] = None,
+    provider: Annotated[
+        str | None, typer.Option(metavar="PROVIDER", help="Only of this provider.")
+    ] = None,
     limit: Limit = 50,
+    page: Page = 1,
 ) -> Reply:
     """List machines by SKU, in the order of their life."""
-    found = client.ask("/admin/machines", state=state, sku=sku, limit=limit)
+    found = client.ask(
+        "/admin/machines", state=state, sku=sku, provider=provider, limit=limit, page=page
+    )
     return Reply(found, _pages().print_machines)
 
 
@@ -79,11 +111,15 @@ def history(
         typer.Argument(
             metavar="ID",
             help="A job's number or page, a machine's ID, its ID at its provider, a runner's name, a SKU, "
-            "a provider, an installation, or all (the fleet).",
+            "a provider, an installation, all (the fleet), or faults (those of the last 30 days).",
         ),
     ],
 ) -> Reply:
     """Show the history of a job, a machine or the fleet. The oldest row comes first."""
+    if name == "faults":
+        from autoscaler.operator_commands.fault_history import print_fault_history
+
+        return Reply(client.ask("/admin/faults"), print_fault_history)
     record = job_number(name) or usable_name(name)
     found = client.ask(f"/admin/history/{client.quoted(record)}")
     return Reply(found, lambda answer: _pages().print_history(answer["history"]))

@@ -19,6 +19,7 @@ from sqlalchemy import (
 )
 
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.reasons import spells
 from autoscaler.store.tables import (
     cooldowns,
     history,
@@ -91,8 +92,12 @@ def _prune_some(
     return len(keys)
 
 
-def prune_history(connection: Connection, before: Instant, after: Cursor) -> Cursor | None:
+def prune_history(
+    connection: Connection, before: Instant, after: Cursor, faults_before: Instant
+) -> Cursor | None:
     """Delete those of the next old history rows whose record no longer exists.
+
+    The history of faults stays until it is older than `faults_before`.
 
     Returns the cursor for the next call, or None at the end.
     """
@@ -109,7 +114,12 @@ def prune_history(connection: Connection, before: Instant, after: Cursor) -> Cur
     for row in rows:
         named.setdefault(row.kind, set()).add(row.record)
     stays = {kind: _existing(connection, kind, names) for kind, names in named.items()}
-    gone = [row.seq for row in rows if row.record not in stays[row.kind]]
+    gone = [
+        row.seq
+        for row in rows
+        if row.record not in stays[row.kind]
+        and not (row.kind == spells.KIND and row.at >= faults_before)
+    ]
     if gone:
         connection.execute(delete(history).where(history.c.seq.in_(gone)))
     return (rows[-1].at, rows[-1].seq) if len(rows) == LOOK_AT_ONCE else None

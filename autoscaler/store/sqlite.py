@@ -104,7 +104,7 @@ class SqliteStore:
             lambda connection: statements.read_rows_of(connection, *of, limit, until)
         )
 
-    async def prune(self, before: Instant) -> int:
+    async def prune(self, before: Instant, faults_before: Instant | None = None) -> int:
         """See `Store.prune`. Uses many short transactions, so that deliveries do not wait long."""
         gone = 0
         while some := await self._transact(lambda c: pruning.prune_records(c, before)):
@@ -113,7 +113,14 @@ class SqliteStore:
             pass
         after: pruning.Cursor | None = pruning.START
         while after is not None:
-            after = await self._transact(partial(pruning.prune_history, before=before, after=after))
+            after = await self._transact(
+                partial(
+                    pruning.prune_history,
+                    before=before,
+                    after=after,
+                    faults_before=before if faults_before is None else faults_before,
+                )
+            )
         await self._transact(partial(pruning.prune_cooldowns, before=before))
         while await self._in_thread(self._file.shrink):
             pass

@@ -1,14 +1,11 @@
-"""Jobs as operators see them: one job, and lists of them."""
+"""A job as operators see it. `job_lists` has lists of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from heapq import merge
-from itertools import islice
 
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.jobs.job import Job, JobState
-from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.reasons.waiting import Reason
 from autoscaler.views.waits import Reasons, Wait, undecided_by, wait_of
 
@@ -58,44 +55,6 @@ def view_of(fleet: Fleet, reasons: Reasons, job: Job) -> JobView:
     )
 
 
-def waiting_jobs(fleet: Fleet, reasons: Reasons, sku: SkuName | None, limit: int) -> list[JobView]:
-    """Return the oldest jobs that wait for a machine, at most `limit`; only of one SKU if it is given.
-
-    O(classes + limit), and O(jobs) if there are jobs that do not stand in a line: GitHub or `access` decides
-    about them.
-    """
-    in_line = (
-        islice(queue.values(), limit)
-        for demand, queue in fleet.queues.items()
-        if sku is None or demand.skus[0] == sku
-    )
-    outside = sorted(undecided_jobs(fleet, sku), key=_age)
-    oldest = merge(*in_line, outside, key=_age)
-    return [view_of(fleet, reasons, job) for job in islice(oldest, limit)]
-
-
-def running_jobs(fleet: Fleet, reasons: Reasons, sku: SkuName | None, limit: int) -> list[JobView]:
-    """Return the jobs in progress on this fleet's machines, at most `limit`, those of a SKU if it is given.
-
-    The machines that were assigned first come first. O(machines assigned).
-    """
-    names = (sku,) if sku is not None else tuple(fleet.catalogue.skus)
-    runners = (
-        machine.work.runner
-        for name in names
-        for machine in fleet.machines_in(name, MachineState.ASSIGNED)
-        if machine.work.runner is not None
-    )
-    known = (fleet.runners.get(runner) for runner in runners)
-    jobs = (
-        fleet.jobs.get(runner.job)
-        for runner in known
-        if runner is not None and runner.job is not None
-    )
-    running = (job for job in jobs if job is not None and job.state is JobState.IN_PROGRESS)
-    return [view_of(fleet, reasons, job) for job in islice(running, limit)]
-
-
 def undecided_jobs(fleet: Fleet, sku: SkuName | None) -> Iterator[Job]:
     """Yield the queued jobs that stand in no line, because GitHub or `access` has to decide about them.
 
@@ -112,22 +71,6 @@ def undecided_jobs(fleet: Fleet, sku: SkuName | None) -> Iterator[Job]:
             continue
         if (sku is None or job.demand.skus[0] == sku) and undecided_by(fleet, job) is not None:
             yield job
-
-
-def _age(job: Job) -> tuple[Instant, int]:
-    return job.queued_at, job.id
-
-
-def unmatched_jobs(fleet: Fleet, limit: int) -> list[JobView]:
-    """Return the oldest jobs that no SKU serves, at most `limit`. They stand in no line. O(limit)."""
-    found = (
-        [(job.queued_at, job.id, code) for job in islice(jobs.values(), limit)]
-        for code, jobs in fleet.unmatched.items()
-    )
-    return [
-        with_reason(view_of(fleet, {}, fleet.jobs[job]), Reason(code))
-        for _, job, code in islice(merge(*found), limit)
-    ]
 
 
 def with_reason(view: JobView, reason: Reason) -> JobView:

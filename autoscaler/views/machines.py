@@ -1,14 +1,20 @@
 """Machines as operators see them."""
 
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass
-from itertools import islice
 
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, SkuName
+from autoscaler.model.identifiers import (
+    Instant,
+    MachineId,
+    ProviderMachineId,
+    ProviderName,
+    SkuName,
+)
 from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.machines.machine import LIVE_STATES, Machine, MachineState
 from autoscaler.model.operators import drain_of, quarantine_of
+from autoscaler.views.listed import Listed, Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +24,8 @@ class MachineView:
     `code` is the reason code of `reason`: a TerminationReason, a FailureClass, or empty while neither holds.
     `stage` is the last stage of its boot, `job` the job that GitHub gave its runner. `due` is when the
     controller acts on the machine even if nothing else happens: a deadline, or a question to GitHub.
-    `operator_hold` says which operator drained or quarantined it.
+    `operator_hold` says which operator drained or quarantined it. `image_name` is empty if its provider has not
+    read the name of the image since the start, or if the image has no other name than its ID.
     """
 
     id: str
@@ -47,6 +54,7 @@ class MachineView:
     operator_hold: str | None
     terminations: int
     provider_words: str
+    image_name: str = ""
 
 
 def view_of(fleet: Fleet, machine: Machine) -> MachineView:
@@ -92,14 +100,37 @@ def _hold(fleet: Fleet, machine: Machine) -> str | None:
     return row.reason if row is not None else None
 
 
-def machines(
-    fleet: Fleet, sku: SkuName | None, state: MachineState | None, limit: int
-) -> list[MachineView]:
-    """Return machines by SKU and state, the longest in a state first, at most `limit`.
+@dataclass(frozen=True, slots=True)
+class MachineFilter:
+    """Which machines a list has. None admits any SKU or provider, and the states of machines that may exist."""
 
-    Without a state, all that exist or may exist. O(SKUs x states + limit).
+    sku: SkuName | None = None
+    state: MachineState | None = None
+    provider: ProviderName | None = None
+
+
+def machines(fleet: Fleet, chosen: MachineFilter, part: Part) -> Listed[MachineView]:
+    """Return machines by SKU and state, the longest in a state first, and their number by state.
+
+    O(SKUs x states + rows shown), and O(machines) with a provider.
     """
-    return [view_of(fleet, machine) for machine in islice(_chosen(fleet, sku, state), limit)]
+    counts: Counter[str] = Counter()
+    states = {chosen.state} if chosen.state is not None else LIVE_STATES
+    found: list[Machine] = []
+    skip, total = part.skip, 0
+    for name, at in sorted(fleet.by_state, key=_order):
+        if chosen.sku is not None and name != chosen.sku:
+            continue
+        of_state = fleet.machines_in(name, at)
+        if chosen.provider is not None:
+            of_state = [one for one in of_state if one.provider == chosen.provider]
+        if of_state:
+            counts[at.value] += len(of_state)
+        if at in states:
+            total += len(of_state)
+            found += of_state[skip : skip + part.limit - len(found)]
+            skip = max(0, skip - len(of_state))
+    return Listed([view_of(fleet, machine) for machine in found], total, counts)
 
 
 def knows_sku(fleet: Fleet, sku: SkuName) -> bool:
@@ -107,6 +138,15 @@ def knows_sku(fleet: Fleet, sku: SkuName) -> bool:
     return sku in fleet.catalogue.skus or any(
         name == sku and bool(kept) for (name, _), kept in fleet.by_state.items()
     )
+
+
+def knows_provider(fleet: Fleet, provider: ProviderName) -> bool:
+    """Return whether a SKU uses this provider, or a record of a machine of it is still kept. O(machines)."""
+    return any(
+        option.provider == provider
+        for sku in fleet.catalogue.skus.values()
+        for option in sku.launch_options
+    ) or any(machine.provider == provider for machine in fleet.machines.values())
 
 
 def named(fleet: Fleet, name: str) -> Machine | None:
@@ -122,13 +162,6 @@ def named(fleet: Fleet, name: str) -> Machine | None:
         ),
         None,
     )
-
-
-def _chosen(fleet: Fleet, sku: SkuName | None, state: MachineState | None) -> Iterator[Machine]:
-    states = {state} if state is not None else LIVE_STATES
-    for name, at in sorted(fleet.by_state, key=_order):
-        if at in states and (sku is None or name == sku):
-            yield from fleet.machines_in(name, at)
 
 
 def _order(key: tuple[SkuName, MachineState]) -> tuple[SkuName, int]:

@@ -20,7 +20,7 @@ from autoscaler.model.jobs.runners import (
 )
 from autoscaler.model.machines.machine import BOOTING_STATES, Machine, MachineState
 from autoscaler.model.reasons.entry import Code
-from autoscaler.model.reasons.table import WaitCode
+from autoscaler.model.reasons.table import GITHUB_DECIDES, WaitCode
 from autoscaler.model.reasons.waiting import Reason, Waiting, WaitReason
 from autoscaler.planner.registration import boot_seconds
 from autoscaler.planner.waiting import not_assigned
@@ -82,6 +82,22 @@ def undecided_by(fleet: Fleet, job: Job) -> WaitCode | None:
     return None
 
 
+def reasons_in_line(runs: Sequence[Waiting], length: int) -> Iterator[tuple[range, Waiting]]:
+    """Yield the places of a line, from 0, with why the jobs there wait.
+
+    `runs` are the reasons of its class, and `length` is the number of its jobs. The jobs that the plan did not
+    know come last.
+    """
+    begin = 0
+    for run in runs:
+        if run.code not in GITHUB_DECIDES and begin < length:
+            places = range(begin, min(begin + run.count, length))
+            yield places, run
+            begin = places.stop
+    if begin < length:
+        yield range(begin, length), Waiting(length - begin, _NOT_PLANNED)
+
+
 def _in_line(fleet: Fleet, runs: Sequence[Waiting], job: Job, demand: DemandClass) -> Wait | None:
     queue = fleet.queues.get(demand)
     if queue is None:
@@ -90,12 +106,11 @@ def _in_line(fleet: Fleet, runs: Sequence[Waiting], job: Job, demand: DemandClas
     index = bisect_left(jobs, (job.queued_at, job.id), key=lambda one: (one.queued_at, one.id))
     if index == len(jobs) or jobs[index].id != job.id:
         return None
-    turn = index + 1
-    for run in runs:
-        if turn <= run.count:
+    for places, run in reasons_in_line(runs, len(jobs)):
+        if index in places:
+            turn = index - places.start + 1
             return Wait(index + 1, len(jobs), turn, run.reasons, run.blocked)
-        turn -= run.count
-    return Wait(index + 1, len(jobs), turn, _NOT_PLANNED, blocked=False)
+    return None
 
 
 _LOOKED_AT = 1_000
@@ -130,6 +145,8 @@ def _when_the_reason_ends(_fleet: Fleet, _job: Job, wait: Wait) -> NextEvent:
         codes = {reason.code for reason in wait.reasons}
         # Other repositories get the next machine, even if a limit is the first reason.
         code = WaitCode.FAIR_SHARE if WaitCode.FAIR_SHARE in codes else wait.code
+        if code is WaitCode.QUOTA and wait.reasons[0].variant in _NO_MACHINE_HELPS:
+            return NextEvent("the provider raises the quota, after you ask for it")
         return NextEvent(code.entry.next_event or "an operator has to act on the reason")
     return NextEvent("the controller tries to launch a machine again", min(ends))
 
@@ -265,6 +282,9 @@ def _is_idle(runner: Runner) -> bool:
     return runner.state in IDLE_STATES and not runner.passed_over
 
 
+_NO_MACHINE_HELPS = frozenset({"none", "too_small"})
+"""Variants of a quota that allows no machine, even if all others end."""
+
 _BY_CODE: dict[Code, Callable[[Fleet, Job, Wait], NextEvent]] = {
     WaitCode.RUNNER_IDLE: _runner_takes_it,
     WaitCode.MACHINE_READY: _machine_registers,
@@ -276,6 +296,8 @@ _BY_CODE: dict[Code, Callable[[Fleet, Job, Wait], NextEvent]] = {
 _TIMES: dict[Code, Callable[[Fleet, Job, Wait], Instant | None]] = {
     WaitCode.LAUNCH_PLANNED: lambda fleet, _job, _wait: fleet.now,
     WaitCode.REGISTRATION_ON_HOLD: lambda _fleet, _job, wait: wait.reasons[0].until,
+    WaitCode.GITHUB_PRIMARY_LIMIT: lambda _fleet, _job, wait: wait.reasons[0].until,
+    WaitCode.GITHUB_SECONDARY_LIMIT: lambda _fleet, _job, wait: wait.reasons[0].until,
     WaitCode.JOB_UNCONFIRMED: lambda fleet, job, _wait: fleet.reads.get(job.id, fleet.now),
     WaitCode.RUN_UNKNOWN: _run_read_at,
     WaitCode.FORK_NOT_ALLOWED: _expires_at,

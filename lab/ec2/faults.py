@@ -17,6 +17,12 @@ Setting = TypeVar("Setting")
 Callback = Callable[[Mapping[str, str]], None]
 """Is called with a request's parameters."""
 NO_CAPACITY = "InsufficientInstanceCapacity"
+EXPIRED = ("RequestExpired", "Request has expired.")
+"""EC2's answer to temporary credentials that have expired (EC2 API Reference, "Error codes")."""
+
+EXPIRED_TOKEN = ("ExpiredTokenException", "The security token included in the request is expired")
+"""The answer of AWS's JSON services to the same credentials (their API references, "Common errors")."""
+
 NO_SPOT_ROLE = (
     "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
     "The provided credentials do not have permission to create the service-linked role for "
@@ -74,7 +80,8 @@ class Faults:
     of pools without capacity that a fleet tries before it reports UnfulfillableCapacity for the others
     (measured: about three); None is all. `pending_late` is the delay of `pendingTime` in identity
     documents after the listed `LaunchTime`. `machines_unseen` and `templates_unseen` are how long other
-    calls do not see a new one (EC2 Developer Guide, "Eventual consistency").
+    calls do not see a new one (EC2 Developer Guide, "Eventual consistency"). While `credentials_expired`, all
+    services of AWS refuse all calls.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -99,6 +106,7 @@ class Faults:
         self.machines_unseen = 0.0
         self.pending_late = 0.0
         self.templates_unseen = 0.0
+        self.credentials_expired = False
 
     def set_capacity(self, pool: Pool, machines: int | None, seconds: float = float("inf")) -> None:
         """Limit the instances that a pool holds at once; None removes the limit. Terminates none."""
@@ -211,6 +219,8 @@ class Faults:
 
     def check_call(self, action: str) -> None:
         """Raise Ec2Error if this call is to fail."""
+        if self.credentials_expired:
+            raise Ec2Error(*EXPIRED)
         failing = self._failing.get(action)
         if failing is not None and failing.left > 0:
             failing.left -= 1

@@ -18,7 +18,7 @@ from aiohttp import web
 from lab.ec2 import event_queue, price_list, service_quotas
 from lab.ec2.actions import Actions
 from lab.ec2.event_queue import EventQueue
-from lab.ec2.faults import Faults
+from lab.ec2.faults import EXPIRED_TOKEN, Faults
 from lab.ec2.moto import MotoAnswer, MotoClient
 from lab.ec2.moto_queues import MotoQueues
 from lab.ec2.price_list import PriceList
@@ -139,6 +139,10 @@ class Front:
     ) -> web.StreamResponse:
         """Answer Service Quotas, Pricing and the lab's own queue, and pass everything else to moto."""
         self.calls[service] += 1
+        if self._to.faults.credentials_expired:
+            code, message = EXPIRED_TOKEN
+            refusal = {"__type": code, "message": message}
+            return web.json_response(refusal, status=400, content_type=event_queue.CONTENT_TYPE)
         headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
         target = headers.get("X-Amz-Target", "")
         if self.recorder is not None and target:

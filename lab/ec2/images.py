@@ -32,9 +32,23 @@ NAME = re.compile(r"[A-Za-z0-9()\[\] ./\-'@_]{3,128}")
 """What an image's name may be (EC2 API Reference, CreateImage)."""
 
 
+CANONICAL, AMAZON = "099720109477", "137112412989"
+STOCK_IMAGES = (
+    (CANONICAL, "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20260901", "x86_64"),
+    (CANONICAL, "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20260923", "x86_64"),
+    (CANONICAL, "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-arm64-server-20260923", "arm64"),
+    (AMAZON, "al2023-ami-2023.12.20260930.0-kernel-6.1-x86_64", "x86_64"),
+    (AMAZON, "al2023-ami-2023.12.20260930.0-kernel-6.1-arm64", "arm64"),
+    (AMAZON, "al2023-ami-minimal-2023.12.20260930.0-kernel-6.1-x86_64", "x86_64"),
+)
+"""Public images of publishers, each newer than the one before it: owner, name, architecture."""
+
+
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image of this account. `created_at` and `available_at` are Unix seconds of lab time.
+    """An image. `created_at` and `available_at` are Unix seconds of lab time.
+
+    `owner` is the account of a publisher, and empty for an image of this account.
 
     `platform` is linux or windows, `architecture` EC2's x86_64 or arm64. `source_instance` is the instance that
     it was made of; empty for a seeded image.
@@ -51,6 +65,7 @@ class Image:
     available_at: float = 0.0
     source_instance: str = ""
     description: str = ""
+    owner: str = ""
 
     @property
     def snapshot_id(self) -> str:
@@ -72,6 +87,18 @@ class Images:
         self._by_id: dict[str, Image] = {}
         self._latest = 0.0
         self.snapshots = Snapshots(account, now, self._user)
+        for number, (owner, name, architecture) in enumerate(STOCK_IMAGES):
+            stock = Image(
+                id=f"ami-0000000000000{number:04}",
+                name=name,
+                platform="linux",
+                architecture=architecture,
+                root_device="/dev/sda1",
+                snapshot_gb=8,
+                created_at=1_790_000_000.0 + number,
+                owner=owner,
+            )
+            self._by_id[stock.id] = stock
 
     def add(
         self,
@@ -177,8 +204,9 @@ class Images:
         return self._added(newer)
 
     def named(self, pattern: str) -> list[Image]:
-        """Return the images whose names match a glob, the newest last."""
-        return [one for one in self._by_id.values() if fnmatchcase(one.name, pattern)]
+        """Return the images of this account whose names match a glob, the newest last."""
+        own = (one for one in self._by_id.values() if not one.owner)
+        return [one for one in own if fnmatchcase(one.name, pattern)]
 
     def find(self, image_id: str) -> Image:
         """Return the image with this ID. Raises Ec2Error if it does not exist."""
@@ -204,8 +232,7 @@ class Images:
         ids = params.texts("ImageId")
         images = [self.find(image_id) for image_id in ids] if ids else list(self._by_id.values())
         owners = set(params.texts("Owner") or ["self"])
-        if not owners & {"self", self._account}:
-            images = []
+        images = [one for one in images if owners & self._names_of_owner(one)]
         chosen = [image for image in images if filters.admit(self._attributes(image), image.tags)]
         return answer("DescribeImages", element("imagesSet", [self._shown(i) for i in chosen]))
 
@@ -213,6 +240,12 @@ class Images:
         """Answer DeregisterImage."""
         del self._by_id[self.find(params.text("ImageId")).id]
         return answer("DeregisterImage", element("return", True))
+
+    def _names_of_owner(self, image: Image) -> set[str]:
+        """Return what DescribeImages calls the owner of an image (EC2 API Reference, `Owner.N`)."""
+        if not image.owner:
+            return {"self", self._account}
+        return {image.owner, "amazon"} if image.owner == AMAZON else {image.owner}
 
     def _state(self, image: Image) -> str:
         return "available" if self._now() >= image.available_at else "pending"
@@ -222,9 +255,9 @@ class Images:
             "architecture": image.architecture,
             "image-id": image.id,
             "image-type": "machine",
-            "is-public": "false",
+            "is-public": str(bool(image.owner)).lower(),
             "name": image.name,
-            "owner-id": self._account,
+            "owner-id": image.owner or self._account,
             "platform": "windows" if image.platform == "windows" else "",
             "root-device-name": image.root_device,
             "root-device-type": "ebs",
@@ -236,11 +269,11 @@ class Images:
         windows = image.platform == "windows"
         return {
             "imageId": image.id,
-            "imageLocation": f"{self._account}/{image.name}",
+            "imageLocation": f"{image.owner or self._account}/{image.name}",
             "imageState": self._state(image),
-            "imageOwnerId": self._account,
+            "imageOwnerId": image.owner or self._account,
             "creationDate": timestamp(image.created_at),
-            "isPublic": False,
+            "isPublic": bool(image.owner),
             "architecture": image.architecture,
             "imageType": "machine",
             "platform": "windows" if windows else None,

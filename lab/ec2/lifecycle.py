@@ -160,7 +160,7 @@ class Lifecycle:
             metadata_url=f"{self.metadata_root}/{instance.id}",
             powered_off=lambda: self.powered_off(instance),
             sku=instance.tags.get("autoscaler:sku", ""),
-            runner_version=image.tags.get(RUNNER_TAG, RUNNER_VERSION),
+            runner_version=image.tags.get(RUNNER_TAG, "" if image.owner else RUNNER_VERSION),
             free_gb=max(0.0, instance.specification.disk.gb - files_gb),
         )
 

@@ -6,7 +6,7 @@ from autoscaler.controller.ports.clock import Clock
 from lab.github.credentials import Credentials
 from lab.github.deliveries import Delivery, Message
 from lab.github.directory import Directory
-from lab.github.gateway import LONGEST_PAGE, REGISTRATION, Gateway
+from lab.github.gateway import CORE, LONGEST_PAGE, REGISTRATION, Gateway
 from lab.github.settings import LabRunnerGroup, Limits
 from lab.github.webhooks import Webhook
 
@@ -65,6 +65,12 @@ class Administration:
         """Leave an installation so many registrations until the reset. Raises RuntimeError without limits."""
         caller, now = f"installation {installation}", self._clock.now()
         self._gateway.limits.leave_over(caller, REGISTRATION, remaining, now)
+
+    def leave_requests(self, remaining: int) -> None:
+        """Leave each installation so many requests until the reset. Raises RuntimeError without limits."""
+        for one in self._directory.installations.values():
+            caller = f"installation {one.id}"
+            self._gateway.limits.leave_over(caller, CORE, remaining, self._clock.now())
 
     def shape_lists(self, longest_page: int = LONGEST_PAGE, *, filters_names: bool = True) -> None:
         """Set the length of a page, and whether lists of runners heed the parameter `name`."""

@@ -17,7 +17,10 @@ ARMED = 1200.0
 
 
 class CrowdHost:
-    """A `MachineHost` of coroutines. `scale` is lab seconds per real second."""
+    """A `MachineHost` of coroutines. `scale` is lab seconds per real second.
+
+    `failing_checks` has, by SKU, the name and detail of a health check that fails on machines that boot.
+    """
 
     def __init__(self, scale: float = 1.0) -> None:
         self._scale = scale
@@ -26,6 +29,7 @@ class CrowdHost:
         self._machines: dict[str, CrowdMachine] = {}
         self._off: set[asyncio.Task[None]] = set()
         self._closed = False
+        self.failing_checks: dict[str, tuple[str, str]] = {}
 
     async def boot(self, machine: LabMachine) -> None:
         """Start the machine."""
@@ -36,7 +40,8 @@ class CrowdHost:
             timeout = aiohttp.ClientTimeout(total=60)
             session = aiohttp.ClientSession(connector=connector, timeout=timeout)
             self._wire = Wire(session, self._scale)
-        made = self._machines[machine.instance_id] = CrowdMachine(self._wire, machine)
+        made = CrowdMachine(self._wire, machine, self.failing_checks.get(machine.sku))
+        self._machines[machine.instance_id] = made
         life = asyncio.create_task(self._live(self._wire, made))
         self._running[machine.instance_id] = life
 

@@ -1,7 +1,7 @@
 """Simulates one machine without its own process: it speaks the agent's and the runner's protocols.
 
 It uses the agent's order of requests, timers and reactions to refusals, in coroutines of one process. It
-has no disk and no listener process: its health checks always pass.
+has no disk and no listener process. Its health checks pass, except `failing_check` (its name and detail).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from lab.machines.settings import (
     controller_settings,
     lab_runner,
 )
-from lab.machines.wire import AttestAgain, PowerOff, TryAgain, Wire
+from lab.machines.wire import AttestAgain, ExitCause, PowerOff, TryAgain, Wire
 
 PATIENCE = 900.0
 HEARTBEAT = 60.0
@@ -34,16 +34,19 @@ RETRY_FIRST = 1.0
 RETRY_MOST = 30.0
 """The agent's timers, in lab seconds; a test compares them with the agent's own."""
 
+_REFUSED = ExitCause("registration_refused", "GitHub refuses the registration")
+
 MESSAGE_WAIT = 15.0
 """The longest wait of one request for a job to the lab's GitHub, in real seconds."""
 
 
 @dataclass(slots=True)
 class CrowdMachine:
-    """One simulated machine. `live` returns when the machine has powered itself off."""
+    """One simulated machine. `live` returns when it has powered itself off."""
 
     wire: Wire
     lab: LabMachine
+    failing_check: tuple[str, str] | None = None
     settings: ControllerSettings = field(init=False)
     tls: ssl.SSLContext | bool = field(default=True, init=False)
     nonce: str = field(default="", init=False, repr=False)
@@ -67,9 +70,9 @@ class CrowdMachine:
             heartbeats = asyncio.create_task(self._heartbeat())
             runner = await self._wait_for_assignment()
             self.supervised = True
-            detail = await self._run(runner)
+            cause = await self._run(runner)
             heartbeats.cancel()
-            await self._report_exit(detail)
+            await self._report_exit(cause)
             self.supervised = False
         except PowerOff:
             return
@@ -123,8 +126,19 @@ class CrowdMachine:
         answer = self._expect(await self.wire.post(url, "", body, ssl=self.tls))
         self.machine = str(answer.get("machine", ""))
         await self._ask("stage", {"stage": "health_checks"})
-        await self._ask("health-checks", {"passed": True, "checks": []})
+        await self._check_health()
         self.ready = True
+
+    async def _check_health(self) -> None:
+        """Report the health checks. Raises PowerOff if one fails, as the agent does then."""
+        checks = [{"name": "runner_version", "ok": True, "detail": self.lab.runner_version}]
+        if self.failing_check is not None:
+            name, detail = self.failing_check
+            checks.append({"name": name, "ok": False, "detail": detail})
+        passed = self.failing_check is None
+        await self._ask("health-checks", {"passed": passed, "checks": checks})
+        if not passed:
+            raise PowerOff
 
     async def _proof(self) -> str:
         base = self.lab.metadata_url.rstrip("/")
@@ -174,8 +188,8 @@ class CrowdMachine:
                 except (TryAgain, AttestAgain, PowerOff):
                     continue
 
-    async def _run(self, runner: LabRunner) -> str:
-        """Act as the runner until it exits. Return the exit report."""
+    async def _run(self, runner: LabRunner) -> ExitCause:
+        """Act as the runner until it exits. Return the cause."""
         self.job = False
         asking = asyncio.create_task(self._release_when_idle())
         running = asyncio.create_task(self._be_runner(runner, asking))
@@ -183,19 +197,22 @@ class CrowdMachine:
             await asyncio.wait({asking, running}, return_when=asyncio.FIRST_COMPLETED)
             if running.done() or self.job:
                 return await running
-            return "no job came, the registration is deleted"
+            return ExitCause("unused", "no job came, the registration is deleted")
         finally:
             asking.cancel()
             running.cancel()
             await asyncio.gather(asking, running, return_exceptions=True)
 
-    async def _be_runner(self, runner: LabRunner, asking: asyncio.Task[None]) -> str:
+    async def _be_runner(self, runner: LabRunner, asking: asyncio.Task[None]) -> ExitCause:
         if await self._insist(runner, "connect", {}) == 404:
-            return "GitHub refuses the registration"
+            return _REFUSED
+        request = {"wait": MESSAGE_WAIT, "version": self.lab.runner_version}
         while True:
-            status, answer = await self._send(runner, "message", {"wait": MESSAGE_WAIT})
+            status, answer = await self._send(runner, "message", request)
+            if status == 403:
+                return ExitCause("version_deprecated", "GitHub refuses the runner's version")
             if status == 404:
-                return "GitHub refuses the registration"
+                return _REFUSED
             if status == 200:
                 break
         self.job = True
@@ -210,7 +227,7 @@ class CrowdMachine:
             over.cancel()
         await self._insist(runner, "completed", {"job": job["id"], "conclusion": "success"})
         self.work = None
-        return "the runner exited with status 0"
+        return ExitCause("exited", "the runner exited with status 0")
 
     async def _renew(self, runner: LabRunner, job: object) -> None:
         """Renew the job's lock. Return when GitHub says that the job is over."""
@@ -246,16 +263,16 @@ class CrowdMachine:
             status, answer, _ = await self.wire.post(url, runner.token, body)
         except TryAgain:
             status, answer = 0, {}
-        if status not in (200, 204, 404):
+        if status not in (200, 204, 403, 404):
             await asyncio.sleep(0.3)
         return status, answer
 
-    async def _report_exit(self, detail: str) -> None:
+    async def _report_exit(self, cause: ExitCause) -> None:
         end = self.wire.now() + EXIT_REPORT
         self.tries = 0
         while (left := end - self.wire.now()) > 0:
             try:
-                await self._ask("exit", {"detail": detail})
+                await self._ask("exit", {"detail": cause.detail, "reason": cause.reason})
             except TryAgain as reason:
                 await self.wire.sleep(min(left, self._delay(reason.retry_after)))
             except AttestAgain:

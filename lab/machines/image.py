@@ -7,20 +7,22 @@ import shutil
 import stat
 import sys
 import sysconfig
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
+from types import MappingProxyType
 
 from lab.machine_host import FREE_GB, RUNNER_VERSION
 from lab.machines import machine_python
 from lab.machines.gpus import install_gpus_of
 
-_COMMANDS = ("shutdown", "systemctl", "nvidia-smi", "rocminfo")
+_COMMANDS = ("shutdown", "systemctl", "nvidia-smi", "rocminfo", "apt-get", "dpkg")
 _TOOLS = (
-    *("base64", "bash", "cat", "chmod", "env", "mkdir", "mv", "rm", "setsid", "sh"),
-    *("sha256sum", "sleep", "tail", "timeout"),
+    *("base64", "bash", "cat", "chmod", "chown", "env", "gzip", "id", "mkdir", "mv", "rm"),
+    *("setsid", "sh", "sha256sum", "sleep", "tail", "tar", "timeout"),
 )
-"""The commands that user data and stand-ins use. A lab machine's PATH has no others."""
+"""The commands that user data, the agent and stand-ins use. A lab machine's PATH has no others."""
 
 UNPRIVILEGED = "nobody"
 
@@ -59,7 +61,14 @@ class Image:
     Raises ValueError if the user of the runner cannot run this process's Python.
     """
 
-    def __init__(self, folder: Path, agent: bytes, baked: bool, scale: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        agent: bytes,
+        baked: bool,
+        scale: float,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         python = Path(sys.executable).resolve()
         check_python(python, Path(sysconfig.get_path("stdlib")).resolve())
         self.folder = folder
@@ -68,6 +77,7 @@ class Image:
         self._programs = folder / "runner"
         self._baked = baked
         self._scale = scale
+        self._environment = "".join(f"{name}={value}\n" for name, value in environment.items())
         for made in (folder, self.bin, self._programs):
             made.mkdir(mode=0o755, parents=True)
             made.chmod(0o755)
@@ -92,7 +102,10 @@ class Image:
         instance_type: str = "",
         free_gb: float = FREE_GB,
     ) -> Disk:
-        """Create the disk of one machine. Its GPUs are those of the instance type."""
+        """Create the disk of one machine. Its GPUs are those of the instance type.
+
+        Without a `runner_version` it has no runner, as a stock image.
+        """
         disk = Disk(root)
         for name in ("etc/systemd/system", "opt", "run/systemd/system", "var/log"):
             (root / name).mkdir(mode=0o755, parents=True)
@@ -100,7 +113,9 @@ class Image:
             (root / name).mkdir(mode=0o700, parents=True)
         if self._baked:
             (root / "opt" / "runner-agent" / "agent.py").symlink_to(self.agent)
-        self.install_runner(disk.runner, runner_version)
+        if runner_version:
+            self.install_runner(disk.runner, runner_version)
+        disk.host_file.with_name("environment").write_text(self._environment, encoding="utf-8")
         set_free_space(root, free_gb)
         install_gpus_of(root, instance_type)
         os.mkfifo(disk.power, 0o600)

@@ -12,7 +12,7 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -68,6 +68,7 @@ class ProcessHost:
     `folder` gets a folder for each machine; as root it must be accessible to other users. `scale` is lab
     seconds per real second. `agent` is the agent's source. If `baked` is False, Linux machines fetch the
     agent from the controller. `keep` keeps the machines' folders, with their logs in var/log.
+    `environment` has the variables of /etc/runner-agent/environment.
     """
 
     def __init__(
@@ -78,10 +79,11 @@ class ProcessHost:
         *,
         baked: bool = True,
         keep: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         check_reachable(folder)
         self._folder = folder
-        self._image = Image(folder / "image", agent, baked, scale)
+        self._image = Image(folder / "image", agent, baked, scale, environment or {})
         self._scale = scale
         self._keep = keep
         self._running: dict[str, _Running] = {}

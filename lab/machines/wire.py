@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 
@@ -21,6 +21,13 @@ class AttestAgain(Exception):  # noqa: N818
 
 class PowerOff(Exception):  # noqa: N818
     """Power the machine off."""
+
+
+class ExitCause(NamedTuple):
+    """How a runner ended, as the agent reports it (docs/bootstrap.md, "Exit reasons")."""
+
+    reason: str
+    detail: str
 
 
 @dataclass(slots=True)

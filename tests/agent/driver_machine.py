@@ -97,13 +97,13 @@ class FakeMachine:
             self.container_images.add(command.split()[-1])
         return self.log if command.endswith("nvidia-smi -q -x") else ""
 
-    def fetch(self, file: Any, path: str, timeout: float) -> None:
+    def fetch(self, file: Any, path: str, timeout: float, *, name: str) -> None:
         self.fetched.append(file.url)
         takes = self.takes.get(file.url, 0.0)
         self.time += min(takes, timeout)
         if takes > timeout:
             why = f"{file.url}: not complete after {timeout:.0f} s"
-            raise self.agent.DriverFailure("driver_download", why)
+            raise self.agent.InstallFailure(name, why)
         self.files[path] = ""
 
     def path(self, path: str) -> str:
@@ -140,6 +140,6 @@ class FakeMachine:
 
 def refusal(agent: ModuleType, plan: Mapping[str, Any]) -> tuple[str, str]:
     """Return the failed check and its detail for a plan that the agent does not accept."""
-    with pytest.raises(agent.DriverFailure) as refused:
+    with pytest.raises(agent.InstallFailure) as refused:
         agent.read_driver_plan(plan)
     return refused.value.name, str(refused.value)

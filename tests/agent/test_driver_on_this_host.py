@@ -67,7 +67,7 @@ def test_a_program_that_hangs_is_ended_with_its_children(agent: ModuleType, tmp_
     os.set_blocking(reader, True)
     assert os.read(reader, 1) == b""  # comes when the child's end of the pipe is closed
     os.close(reader)
-    assert "begun" in (tmp_path / "var/log/runner-agent/driver.log").read_text()
+    assert "begun" in (tmp_path / "var/log/runner-agent/install.log").read_text()
 
 
 def test_the_log_keeps_what_programs_write_and_only_root_can_read_it(
@@ -77,7 +77,7 @@ def test_the_log_keeps_what_programs_write_and_only_root_can_read_it(
     second = machine.run(["sh", "-c", "echo $CC $DEBIAN_FRONTEND"], 60.0, CC="gcc-12")
     assert (first.status, first.text) == (3, "one\ntwo\n")
     assert second.text == "gcc-12 noninteractive\n"
-    log = tmp_path / "var/log/runner-agent/driver.log"
+    log = tmp_path / "var/log/runner-agent/install.log"
     assert log.read_text().startswith("--- sh -c echo one; echo two >&2; exit 3\none\ntwo\n--- sh")
     assert log.parent.stat().st_mode & 0o777 == 0o700
 
@@ -103,7 +103,7 @@ def test_a_log_that_cannot_be_written_is_reported(agent: ModuleType, tmp_path: P
     host = agent.Host({"root": str(tmp_path)})
     stages: list[str] = []
     found = agent.install_wanted_driver({"driver": PLAN}, host, VirtualClock(), stages.append)
-    detail = f"{host.driver_log}: {os.strerror(errno.ENOTDIR)}"
+    detail = f"{host.install_log}: {os.strerror(errno.ENOTDIR)}"
     assert [tuple(one) for one in found] == [("driver_space", False, detail)]
     assert stages == []
 
@@ -111,10 +111,18 @@ def test_a_log_that_cannot_be_written_is_reported(agent: ModuleType, tmp_path: P
 def test_a_file_is_downloaded_once(
     agent: ModuleType, machine: Any, publisher: str, tmp_path: Path
 ) -> None:
-    machine.fetch(agent.RemoteFile(f"{publisher}/driver.run", SHA256), "/var/driver.run", 60.0)
+    machine.fetch(
+        agent.RemoteFile(f"{publisher}/driver.run", SHA256),
+        "/var/driver.run",
+        60.0,
+        name="driver_download",
+    )
     assert (tmp_path / "var/driver.run").read_bytes() == FILE
     machine.fetch(
-        agent.RemoteFile("http://127.0.0.1:1/driver.run", SHA256), "/var/driver.run", 60.0
+        agent.RemoteFile("http://127.0.0.1:1/driver.run", SHA256),
+        "/var/driver.run",
+        60.0,
+        name="driver_download",
     )
 
 
@@ -134,8 +142,13 @@ def test_a_download_that_fails_is_named(
     sha256: str,
     why: str,
 ) -> None:
-    with pytest.raises(agent.DriverFailure) as failed:
-        machine.fetch(agent.RemoteFile(f"{publisher}/{name}", sha256), "/var/driver.run", 60.0)
+    with pytest.raises(agent.InstallFailure) as failed:
+        machine.fetch(
+            agent.RemoteFile(f"{publisher}/{name}", sha256),
+            "/var/driver.run",
+            60.0,
+            name="driver_download",
+        )
     assert failed.value.name == "driver_download"
     assert str(failed.value) == f"{publisher}/{name}: {why}"
     assert not (tmp_path / "var/driver.run").exists()
@@ -197,7 +210,7 @@ def test_an_image_build_installs_a_driver_with_the_agents_own_file(
     )
     assert done.returncode == 0, done.stderr
     assert "driver_build" in done.stderr + done.stdout
-    kept = (root / "var/log/runner-agent/driver.log").read_text()
+    kept = (root / "var/log/runner-agent/install.log").read_text()
     assert f"{root}/var/lib/runner-agent/driver/NVIDIA.run --silent --no-drm" in kept
     assert "building" in kept
 

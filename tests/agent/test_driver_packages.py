@@ -111,14 +111,14 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Di
 
 @pytest.fixture
 def install(agent: ModuleType, distribution: Distribution) -> Any:
-    """Install the build tools; return the DriverFailure, or None."""
+    """Install the build tools; return the InstallFailure, or None."""
     host = agent.Host({"root": str(distribution.root)})
     machine = agent.LocalMachine(host, VirtualClock())
 
     def install() -> Any:
         try:
             agent.Packages(machine, machine.now() + 600.0).install_build_tools()
-        except agent.DriverFailure as failure:
+        except agent.InstallFailure as failure:
             return failure
         return None
 
@@ -134,7 +134,7 @@ def test_the_headers_of_the_running_kernel_are_installed(
     build = distribution.root / f"lib/modules/{KERNEL}/build"
     assert (build / "include/generated/utsrelease.h").read_text() == RELEASE
     assert (distribution.root / "usr/bin/gcc").exists()
-    log = (distribution.root / "var/log/runner-agent/driver.log").read_text()
+    log = (distribution.root / "var/log/runner-agent/install.log").read_text()
     assert "--- dpkg --configure -a\n" in log
     assert f"Setting up {HEADERS}" in log
 

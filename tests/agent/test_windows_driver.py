@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.agent.driver.local_machine import LIST_DEVICES, read_devices
+from autoscaler.agent.installing.local_machine import LIST_DEVICES, read_devices
 from lab.machines.gpus import nvidia_gpu, nvidia_log
 from tests.agent.driver_machine import SHA256, FakeMachine
 from tests.powershell import mistakes

@@ -36,7 +36,7 @@ def test_a_missing_image_is_one_problem_of_a_sku_with_two_launch_options(folder:
     problem = folder.problem("\n".join(lines) + "\n")
     assert (problem.key, problem.fix) == (
         "skus.gpu.image",
-        'add image: {name: "my-image-*", owner: self}',
+        "add image: {stock: ubuntu-24.04}, or the name of an image of your own",
     )
 
 

@@ -461,7 +461,7 @@ def test_every_image_of_the_file_is_named_with_what_it_must_hold() -> None:
     )
     stock = (
         "is a stock image, without GitHub's runner in /opt/actions-runner: "
-        "build your own image from it with the runner and Python (docs/agent.md)"
+        "write stock: ubuntu-24.04, or build an image of your own (docs/images.md)"
     )
     assert len(lines) == len(account.taken)
     assert f"image al2023-ami-2023.5.202*-kernel-6.1-arm64|amazon of 1 SKU {stock}" in lines

@@ -6,8 +6,9 @@ from typing import Literal
 
 from playwright.async_api import Browser
 
-from autoscaler.views.jobs import waiting_jobs
-from autoscaler.views.machines import machines
+from autoscaler.views.job_lists import JobFilter, waiting_jobs
+from autoscaler.views.listed import Part
+from autoscaler.views.machines import MachineFilter, machines
 from tests.console.browser import DESKTOP, PHONE, browser, sign_in, tab
 from tests.console.scenes import A10G, NO_CAPACITY, Behaviour, Scene, pytorch
 from tests.console.serving import Console, served
@@ -37,9 +38,11 @@ def played() -> Scene:
 async def main() -> None:
     """Write every screenshot."""
     scene = await asyncio.to_thread(played)
-    oldest = waiting_jobs(scene.queries.fleet(), scene.queries.waiting, None, 1)[0]
+    oldest = waiting_jobs(
+        scene.queries.fleet(), scene.queries.waiting, JobFilter(), Part(0, 1)
+    ).rows[0]
     waiting, repository = oldest.id, oldest.repository
-    machine = next(iter(machines(scene.queries.fleet(), None, None, 1))).id
+    machine = next(iter(machines(scene.queries.fleet(), MachineFilter(), Part(0, 1)).rows)).id
     shots: tuple[tuple[str, str, tuple[int, int], Scheme], ...] = (
         ("overview", "/", DESKTOP, "light"),
         ("overview-dark", "/", DESKTOP, "dark"),

@@ -9,8 +9,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from autoscaler.views.jobs import running_jobs, waiting_jobs
-from autoscaler.views.machines import machines
+from autoscaler.views.job_lists import JobFilter, running_jobs, waiting_jobs
+from autoscaler.views.listed import Part
+from autoscaler.views.machines import MachineFilter, machines
 from tests.console.browser import DESKTOP, PHONE, Tab, browser, chromium, sign_in, tab
 from tests.console.scenes import A10G, CPU, NO_CAPACITY, Scene, pytorch
 from tests.console.serving import Console, served
@@ -26,6 +27,7 @@ PAGES = (
     "/repositories",
     "/repositories/acme/widgets",
     "/cost",
+    "/faults",
     "/runbooks/OutOfCapacity",
 )
 
@@ -116,8 +118,14 @@ async def test_a_reason_code_leads_to_its_section(shown: Shown) -> None:
 async def test_every_page_fits_a_phone_and_the_browser_complains_about_none(
     shown: Shown, scheme: Literal["light", "dark"]
 ) -> None:
-    machine = machines(shown.scene.queries.fleet(), None, None, 1)[0].id
-    running = running_jobs(shown.scene.queries.fleet(), shown.scene.queries.waiting, None, 1)[0].id
+    machine = machines(shown.scene.queries.fleet(), MachineFilter(), Part(0, 1)).rows[0].id
+    running = (
+        running_jobs(
+            shown.scene.queries.fleet(), shown.scene.queries.waiting, JobFilter(), Part(0, 1)
+        )
+        .rows[0]
+        .id
+    )
     async with tab(shown.browser, shown.console, PHONE, scheme=scheme) as one:
         await sign_in(one)
         pages = (*PAGES, f"/machines/{machine}", f"/jobs/{running}")
@@ -135,8 +143,14 @@ async def test_every_page_fits_a_phone_and_the_browser_complains_about_none(
 async def test_axe_finds_no_page_that_a_reader_cannot_use(
     shown: Shown, scheme: Literal["light", "dark"]
 ) -> None:
-    machine = machines(shown.scene.queries.fleet(), None, None, 1)[0].id
-    waiting = waiting_jobs(shown.scene.queries.fleet(), shown.scene.queries.waiting, None, 1)[0].id
+    machine = machines(shown.scene.queries.fleet(), MachineFilter(), Part(0, 1)).rows[0].id
+    waiting = (
+        waiting_jobs(
+            shown.scene.queries.fleet(), shown.scene.queries.waiting, JobFilter(), Part(0, 1)
+        )
+        .rows[0]
+        .id
+    )
     async with tab(shown.browser, shown.console, scheme=scheme) as one:
         await one.page.goto("/")
         assert await one.inaccessible() == []

@@ -40,6 +40,7 @@ class RecordingTelemetry(Telemetry):
     runs: list[tuple[str, str, Seconds]] = field(default_factory=list)
     writes: list[tuple[str, Seconds]] = field(default_factory=list)
     sizes: list[tuple[int, int]] = field(default_factory=list)
+    disks: list[tuple[int, int]] = field(default_factory=list)
     holds: dict[tuple[ProviderName, CapacityType, FailureClass], int] = field(default_factory=dict)
     delivery_lags: list[Seconds] = field(default_factory=list)
 
@@ -157,6 +158,9 @@ class RecordingTelemetry(Telemetry):
 
     def store_size(self, file: int, write_ahead_log: int) -> None:
         self.sizes.append((file, write_ahead_log))
+
+    def store_disk(self, free: int, size: int) -> None:
+        self.disks.append((free, size))
 
     def offerings_on_hold(
         self, counts: Mapping[tuple[ProviderName, CapacityType, FailureClass], int]

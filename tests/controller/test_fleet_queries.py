@@ -12,8 +12,9 @@ from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.views.explanation import explain_labels
-from autoscaler.views.jobs import running_jobs, unmatched_jobs, waiting_jobs
-from autoscaler.views.machines import knows_sku, machines
+from autoscaler.views.job_lists import JobFilter, running_jobs, unmatched_jobs, waiting_jobs
+from autoscaler.views.listed import Part
+from autoscaler.views.machines import MachineFilter, knows_sku, machines
 from tests.controller.agents import launched, queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
@@ -31,7 +32,7 @@ async def test_the_status_follows_the_last_plan() -> None:
     await controller.turn()
     seen = queries.status()
     assert (seen.waiting, seen.blocked, seen.machines) == (1, 0, 1)
-    (job,) = waiting_jobs(queries.fleet(), queries.waiting, None, 10)
+    (job,) = waiting_jobs(queries.fleet(), queries.waiting, JobFilter(), Part(0, 10)).rows
     assert job.wait is not None
     assert job.wait.code == "launch_planned"
 
@@ -49,10 +50,12 @@ async def test_the_history_of_a_job_includes_that_of_its_machine() -> None:
     await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
     await controller.intake.apply_waiting()
     queries = controller.queries
-    (job,) = running_jobs(queries.fleet(), queries.waiting, None, 10)
-    (machine,) = machines(queries.fleet(), None, MachineState.ASSIGNED, 10)
+    (job,) = running_jobs(queries.fleet(), queries.waiting, JobFilter(), Part(0, 10)).rows
+    (machine,) = machines(
+        queries.fleet(), MachineFilter(state=MachineState.ASSIGNED), Part(0, 10)
+    ).rows
     assert (job.id, job.machine) == (1, machine.id)
-    assert running_jobs(queries.fleet(), queries.waiting, None, 0) == []
+    assert running_jobs(queries.fleet(), queries.waiting, JobFilter(), Part(0, 0)).rows == []
     assert queries.machine(machine.id) == machine
     assert queries.machine("unknown") is None
     (paid,) = queries.cost().skus
@@ -99,7 +102,10 @@ async def test_jobs_that_no_sku_serves_are_counted_by_the_catalogue_in_force() -
     await controller.intake.apply_waiting()
     queries = controller.queries
     assert queries.status().unmatched == {"labels": 2}
-    assert [job.id for job in unmatched_jobs(queries.fleet(), 9)] == [1, 2]
+    assert [job.id for job in unmatched_jobs(queries.fleet(), JobFilter(), Part(0, 9)).rows] == [
+        1,
+        2,
+    ]
     closed = replace(sku("cpu"), access=Access(repositories=("acme/other",), forks=True))
     await controller.parts.reconfiguration.change_catalogue(
         catalogue(sku(), closed), ALICE, ("skus.cpu",)

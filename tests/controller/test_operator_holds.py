@@ -11,7 +11,8 @@ from autoscaler.controller.ports.operator_requests import (
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import MachineState
-from autoscaler.views.machines import machines
+from autoscaler.views.listed import Part
+from autoscaler.views.machines import MachineFilter, machines
 from tests.controller.agents import Agent, launched, queue
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
@@ -126,7 +127,9 @@ async def test_a_quarantined_machine_is_shown_and_kept_until_it_is_terminated() 
     assert "it gets no job" in outcome.next
     await controller.turn()
     (shown,) = [
-        one for one in machines(controller.queries.fleet(), None, None, 9) if one.operator_hold
+        one
+        for one in machines(controller.queries.fleet(), MachineFilter(), Part(0, 9)).rows
+        if one.operator_hold
     ]
     assert (shown.id, shown.state) == (agent.machine, "ready")
     assert str(shown.operator_hold).startswith("quarantined by alice since ")

@@ -16,7 +16,7 @@ from autoscaler.images.load import load_versions
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from tests.images.versions import SUM, changed, written
 from tests.patience import PATIENCE
-from tests.python_programs import first_line
+from tests.python_programs import first_line, old_packer
 
 pytestmark = pytest.mark.systems
 
@@ -109,7 +109,7 @@ def test_an_interrupted_build_lets_packer_clean_up_once(tmp_path: Path, number: 
     packer = tmp_path / "packer"
     packer.write_text(
         # Not `print`, which refuses to run inside a signal handler that interrupted it.
-        f"{first_line()}import os, signal, sys\n"
+        f"{first_line()}{old_packer()}import os, signal, sys\n"
         "signal.signal(signal.SIGINT, lambda *_: (os.write(1, b'cleaned up\\n'), sys.exit(1)))\n"
         "os.write(1, b'building\\n')\nwhile True: signal.pause()\n"
     )
@@ -127,7 +127,7 @@ def test_a_reader_of_the_output_that_goes_away_lets_packer_clean_up(tmp_path: Pa
     """As in `autoscaler images bake ... | head -1`. Go's programs die of a broken pipe on their own stdout."""
     packer, cleaned = tmp_path / "packer", tmp_path / "cleaned"
     packer.write_text(
-        f"{first_line()}import os, pathlib, signal, sys, time\n"
+        f"{first_line()}{old_packer()}import os, pathlib, signal, sys, time\n"
         "def clean_up(*_):\n"
         "    os.write(1, b'cleaning up\\n')\n"
         f"    pathlib.Path({str(cleaned)!r}).touch()\n"
@@ -143,5 +143,6 @@ def test_a_reader_of_the_output_that_goes_away_lets_packer_clean_up(tmp_path: Pa
         assert any(line == "building\n" for line in process.stdout)
         process.stdout.close()
         assert process.wait(timeout=PATIENCE) == 1
-        assert process.stderr.read() == ""
+        # The shipped versions.yaml may be old on the day of the test.
+        assert [line for line in process.stderr if ": warning: runner." not in line] == []
     assert cleaned.exists()

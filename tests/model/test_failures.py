@@ -8,7 +8,7 @@ import autoscaler.agent
 from autoscaler.model.machines.failures import HARDWARE_CHECKS, HEALTH_CHECKS
 
 AGENT = Path(autoscaler.agent.__file__).parent
-REPORTERS = {"Check", "DriverFailure", "nvidia_log", "run", "verdict"}
+REPORTERS = {"Check", "InstallFailure", "nvidia_log", "run", "verdict"}
 """The calls of the agent whose first argument is the name of a check that can fail."""
 
 
@@ -28,7 +28,7 @@ def _always_passes(node: ast.Call) -> bool:
 
 
 def _names(node: ast.AST, file: str) -> Iterator[str]:
-    """Return the names of checks in a call, and those that a variable `name` gets in some files."""
+    """Return the names of checks in a call or its keyword `name`, and those that a variable `name` gets."""
     if isinstance(node, ast.Call) and _called(node) in REPORTERS and node.args:
         first = node.args[0]
         if isinstance(first, ast.Constant) and not _always_passes(node):
@@ -39,7 +39,9 @@ def _names(node: ast.AST, file: str) -> Iterator[str]:
         and getattr(node.target, "id", "") == "name"
     ):
         yield from _texts(node.iter)
-    elif isinstance(node, ast.Assign) and file.startswith("driver/"):
+    elif isinstance(node, ast.keyword) and node.arg == "name":
+        yield from _texts(node.value)
+    elif isinstance(node, ast.Assign) and file.startswith(("driver/", "installing/")):
         for target in node.targets:
             pairs = [(target, node.value)]
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):

@@ -164,6 +164,13 @@ FAULTS = {
             for le in ("2.5", "+Inf")
         ),
     ),
+    "StoreDiskLow": Fault(
+        "autoscaler_store_disk_free_bytes",
+        50,
+        9,
+        15,
+        constant=(("autoscaler_store_disk_bytes", 100),),
+    ),
     "ClockSkewed": gauge("github_clock_ahead_seconds", 0.2, -31, 10),
     "ControllerSlow": gauge("event_loop_lag_max_seconds", 0.01, 2.5, 15),
     "StoreFails": Fault(

@@ -456,6 +456,7 @@ def test_every_method_with_a_label_is_flooded() -> None:
         "delivery",
         "delivery_lag",
         "store_size",
+        "store_disk",
         "github_clock",
     }
     unlabelled |= {"run_time", "run_ended", "offerings_on_hold"}
@@ -549,6 +550,7 @@ def everything() -> PrometheusTelemetry:
     telemetry.run_time(LISTED, RunState.WAITING, 1.0)
     telemetry.store_write("commit", 0.01)
     telemetry.store_size(1, 2)
+    telemetry.store_disk(1, 2)
     telemetry.offerings_on_hold({(EAST, SPOT, FailureClass.CAPACITY): 1})
     telemetry.fleet(
         FleetCounts(

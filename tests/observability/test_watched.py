@@ -10,6 +10,7 @@ from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.machines.machine import ExitReason, MachineState
 from autoscaler.model.reasons.table import FaultCode
+from autoscaler.model.wait_objectives import RECOVERS_AFTER
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
 from autoscaler.observability.alerting import span
 from autoscaler.observability.metrics import PrometheusTelemetry
@@ -109,10 +110,33 @@ def test_three_machines_of_an_image_that_fail_the_same_check_are_a_fault_of_the_
     assert watch.codes() == []
     watch.telemetry.health_check_failed(GPU, "gpu_count", BAD)
     (trouble,) = watch.telemetry.faults()
-    assert (trouble.code, trouble.about) == ("health_checks_fail", "gpu")
+    assert (trouble.code, trouble.about, trouble.skus) == ("health_checks_fail", BAD, ("gpu",))
     assert f"of image {BAD} failed their health check gpu_count" in trouble.message
+    # The circuit breaker launches few machines now: without a start of the SKU, all of them still fail.
     watch.now += WINDOW
+    assert watch.codes() == ["health_checks_fail"]
+    watch.telemetry.job_started(GPU, "acme/widgets", 1.0)
     assert watch.codes() == []
+
+
+def test_failed_health_checks_have_recovered_once_jobs_start(watch: Watch) -> None:
+    for _ in range(3):
+        watch.telemetry.health_check_failed(GPU, "gpu_count", BAD)
+    failed_at = watch.now
+    watch.now += RECOVERS_AFTER
+    watch.telemetry.job_started(GPU, "acme/widgets", 1.0)
+    (fault,) = watch.telemetry.faults()
+    assert (fault.recovered_at, fault.is_page) == (failed_at, False)
+
+
+def test_a_store_that_accepts_webhooks_again_has_recovered(watch: Watch) -> None:
+    watch.telemetry.delivery(DeliveryAnswer.STORE_FAILED)
+    (fault,) = watch.telemetry.faults()
+    assert (fault.recovered_at, fault.is_page) == (None, True)
+    watch.now += 5.0
+    watch.telemetry.delivery(DeliveryAnswer.ACCEPTED)
+    (fault,) = watch.telemetry.faults()
+    assert (fault.recovered_at, fault.is_page) == (watch.now, False)
 
 
 def test_jobs_outside_access_are_a_fault_for_half_an_hour(watch: Watch) -> None:
@@ -269,12 +293,31 @@ def test_slow_writes_of_the_last_five_minutes_count_and_earlier_ones_do_not(watc
     assert watch.codes() == []
 
 
+def test_a_disk_with_less_than_a_tenth_left_is_a_fault_before_it_is_full(watch: Watch) -> None:
+    size = 20 * 2**30
+    watch.telemetry.store_disk(size // 10, size)
+    assert watch.codes() == []
+    watch.telemetry.store_disk(size // 10 - 1, size)
+    (fault,) = watch.telemetry.faults()
+    assert (fault.code, fault.is_page, fault.runbook) == ("store_disk_low", True, "StoreDiskLow")
+    assert fault.message == (
+        "the store's disk has 2.0 GiB of 20.0 GiB left; the controller stops when it is full. "
+        "Free space on it, or make it larger"
+    )
+    watch.telemetry.store_disk(0, size)
+    assert "has 0 MiB of 20.0 GiB left" in watch.telemetry.faults()[0].message
+    watch.telemetry.store_disk(size, size)
+    assert watch.codes() == []
+
+
 def test_the_thresholds_are_those_of_the_alerts() -> None:
     groups = alert_rules(AlertParameters())["groups"]
     rules = {rule["alert"]: rule["expr"] for rule in groups[1]["rules"]}
     jobs = "sum(autoscaler_jobs_in_progress)"
     assert rules["LeakSuspected"].endswith(f" > {LEAK.above:g} + {LEAK.share:g} * {jobs}")
     share, within = f"histogram_quantile({1.0 - SLOW.share:g}, ", f"[{span(WRITES_WITHIN)}]"
+    low = FaultCode.STORE_DISK_LOW.entry.threshold.share
+    assert f"free_bytes < {low:g} * autoscaler_store_disk_bytes" in rules["StoreDiskLow"]
     assert rules["StoreSlow"].startswith(share)
     assert within in rules["StoreSlow"]
     assert rules["StoreSlow"].endswith(f" > {SLOW.above:g}")

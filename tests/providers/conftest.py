@@ -12,7 +12,6 @@ from aiohttp.test_utils import TestServer
 from aiohttp.web import Application
 from moto.server import ThreadedMotoServer
 
-from autoscaler.config.settings.sku import Image
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import (
@@ -24,7 +23,7 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.providers.ec2.configuration import Ec2Section
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.settings import Ec2Settings, NamedImage
 from autoscaler.providers.ec2.worker.channel import Timeouts, WorkerChannel
 from tests.patience import PATIENCE
 from tests.providers.contract import MakeOrder
@@ -124,7 +123,7 @@ class Borrowed:
 
 @pytest.fixture
 def settings(subnets: tuple[str, ...]) -> Ec2Settings:
-    image = Image(name=IMAGE_NAME, owner=IMAGE_OWNER)
+    image = NamedImage(name=IMAGE_NAME, owner=IMAGE_OWNER)
     options = {0: option_of("g5.xlarge", "g4dn.xlarge")}
     sku = sku_of(SKU, image, "#!/bin/sh\n", options, disk_gb=100)
     return Ec2Settings(

@@ -8,7 +8,7 @@ from autoscaler.config.settings.sku import Image
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import SkuName
 from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2SkuKeys
-from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku, NamedImage
 
 T = TypeVar("T", Ec2Settings, Ec2Sku)
 
@@ -23,12 +23,13 @@ def option_of(
 
 def sku_of(
     name: SkuName,
-    image: Image,
+    image: NamedImage,
     user_data: str,
     options: Mapping[int, Ec2OptionKeys],
     **keys: Any,
 ) -> Ec2Sku:
-    known = Ec2SkuKeys(on=tuple(options.values()), image=image, **keys)
+    written = Image(name=image.name, owner=image.owner, canary=image.canary)
+    known = Ec2SkuKeys(on=tuple(options.values()), image=written, **keys)
     return Ec2Sku(name, known, image, user_data, options)
 
 

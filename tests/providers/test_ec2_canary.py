@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.config.settings.sku import Canary, Image
+from autoscaler.config.settings.sku import Canary
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import LaunchRequestId, SkuName
@@ -15,7 +15,7 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.ec2.launching.requests import template_of
 from autoscaler.providers.ec2.launching.templates import sku_for
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku, NamedImage
 from autoscaler.providers.ec2.worker.rows import ImageRow
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
 from tests.providers.ec2_keys import with_keys
@@ -27,7 +27,7 @@ CALLS = [LaunchRequestId(f"call-{number}") for number in range(2000)]
 def with_canary(percent: float, name: str = "next-*") -> Ec2Sku:
     return replace(
         SKU,
-        image=Image(
+        image=NamedImage(
             name=SKU.image.name, canary=Canary(name=name, owner="123456789012", percent=percent)
         ),
     )
@@ -100,6 +100,9 @@ async def test_requests_name_the_template_of_the_chosen_image() -> None:
         assert api.images[template] == ("next-*" if takes_canary(sku, call) else "gpu-*")
     # Both images and both templates are remembered: no flapping between them.
     assert sorted(api.images.values()) == ["gpu-*", "next-*"]
+    named = ec2.capabilities.image_name
+    assert named is not None
+    assert [named(image) for image in ("gpu-*", "next-*", "ami-0")] == ["n", "n", ""]
     assert [name for name, _ in api.calls].count("DescribeImages") == 2
 
 
@@ -133,7 +136,9 @@ async def test_a_missing_canary_image_stops_only_the_canary() -> None:
 async def test_without_a_canary_a_missing_image_is_reported() -> None:
     api = TwoImages(canary_is_there=False)
     with pytest.raises(ProviderError) as refusal:
-        await provider(api, replace(SKU, image=Image(name="gone-*"))).prepare(spot_order(CALLS[0]))
+        await provider(api, replace(SKU, image=NamedImage(name="gone-*"))).prepare(
+            spot_order(CALLS[0])
+        )
     assert refusal.value.failure is FailureClass.CONFIGURATION
 
 

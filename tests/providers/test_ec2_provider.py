@@ -8,7 +8,6 @@ from pathlib import Path
 import boto3
 import pytest
 
-from autoscaler.config.settings.sku import Image
 from autoscaler.controller.ports.provider import ProofRefusedError, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderMachineId, SkuName
@@ -17,7 +16,7 @@ from autoscaler.providers.ec2 import listing
 from autoscaler.providers.ec2.instance_types import InstanceTypeError
 from autoscaler.providers.ec2.launching.templates import FRESH_FOR
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.settings import Ec2Settings, NamedImage
 from autoscaler.providers.ec2.worker.channel import WorkerChannel
 from tests.providers.conftest import ACCOUNT, REGION, SKU, Borrowed
 from tests.providers.contract import MakeOrder, listed
@@ -140,7 +139,7 @@ async def test_an_image_that_does_not_exist_is_a_configuration_error(
 ) -> None:
     known = settings.skus[SKU]
     for sku, code in (
-        (replace(known, image=Image(name="no-such-*")), "ImageNotFound"),
+        (replace(known, image=NamedImage(name="no-such-*")), "ImageNotFound"),
         (with_keys(known, arch=Architecture.ARM64), "ImageArchitecture"),
     ):
         changed = replace(settings, skus={SKU: sku})

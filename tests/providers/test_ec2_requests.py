@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from autoscaler.config.settings.sku import Image
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import CapacityType, Rate
 from autoscaler.model.identifiers import (
@@ -29,13 +28,13 @@ from autoscaler.providers.ec2.launching.requests import (
     template_name,
     template_of,
 )
-from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.settings import Ec2Settings, NamedImage
 from autoscaler.providers.ec2.worker.rows import ImageRow
 from tests.providers.ec2_keys import option_of, sku_of, with_keys
 
 SKU = sku_of(
     SkuName("linux.g5"),
-    Image(name="gpu-*"),
+    NamedImage(name="gpu-*"),
     "#!/bin/sh\necho greetings\n",
     {0: option_of("g6.4xlarge", "g5.4xlarge")},
     disk_gb=150,

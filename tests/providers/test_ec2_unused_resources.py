@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from autoscaler.config.settings.sku import Image
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.identifiers import InstallationId, Installations
 from autoscaler.model.machines.failures import FailureClass
@@ -20,7 +19,7 @@ from autoscaler.providers.ec2.launching.unused import (
     UnusedResources,
 )
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.settings import Ec2Settings, NamedImage
 from autoscaler.providers.ec2.tags import FLEET, INSTALLATION
 from autoscaler.providers.ec2.worker.channel import WorkerChannel
 from tests.providers.conftest import REGION, SKU, Borrowed
@@ -154,7 +153,7 @@ async def test_a_recently_used_template_is_kept_although_its_sku_has_another(
         )["ImageId"]
         return image
 
-    sku = replace(settings.skus[SKU], image=Image(name=f"{settings.fleet}-*"))
+    sku = replace(settings.skus[SKU], image=NamedImage(name=f"{settings.fleet}-*"))
     clock = ManualClock(FAR)
     own = replace(settings, skus={SKU: sku})
     provider = Ec2Provider(own, RememberingTelemetry(), clock, Borrowed(worker))

@@ -21,13 +21,15 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Address, JobId, MachineId
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.operators import HoldKind, Operator, OperatorName, Role, machine_target
+from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.server.listening.serving import Serving
 from autoscaler.server.operators.console import ConsoleEndpoint
 from autoscaler.server.operators.console_pages import ConsolePages
 from autoscaler.server.operators.sessions import LIFETIME, MOST_SESSIONS, Sessions
 from autoscaler.server.tokens import MOST_WRONG, WRONG_FOR, WrongTokens
 from autoscaler.views.grid import Commit
-from autoscaler.views.jobs import running_jobs
+from autoscaler.views.job_lists import JobFilter, running_jobs
+from autoscaler.views.listed import Part
 from autoscaler.views.past import FailedTries, Past, WaitedFor
 from tests.console.serving import OPERATOR, READER, Console, NoWebhook, Tokens, pages, served
 from tests.ledger.builders import ALICE, World
@@ -44,6 +46,8 @@ PAGES = (
     "/jobs?state=in_progress",
     "/jobs?state=unmatched",
     "/jobs?sku=gpu",
+    "/jobs?sku=&repository=acme/widgets&reason=max_machines&older_than=300&page=2",
+    "/machines?provider=east&page=3",
     "/jobs/1",
     "/jobs/2",
     "/machines",
@@ -55,6 +59,7 @@ PAGES = (
     "/repositories",
     "/repositories/acme/widgets",
     "/cost",
+    "/faults",
     "/runbooks/OutOfCapacity",
 )
 
@@ -104,6 +109,10 @@ def busy_world() -> AskedWorld:
         world,
         {"1": rows, "2": rows[:1], "c0": rows[1:]},
         commits={7: Commit("ab" * 20, HOSTILE)},
+        spells=[
+            FaultSpell("quota", "gpu", HOSTILE, 900.0, jobs=7),
+            FaultSpell("store_slow", "", "slow", 400.0, 460.0),
+        ],
         spent={("gpu", MachineUse.FAILED_LAUNCH): 12.5},
     )
 
@@ -227,7 +236,9 @@ async def test_queued_jobs_that_no_sku_serves_are_counted_on_the_first_page_and_
 
 async def test_a_job_that_is_in_the_store_only_is_shown(reader: Reader) -> None:
     await reader.sign_in()
-    known = running_jobs(reader.answers.fleet(), reader.answers.waiting, None, 1)[0]
+    known = running_jobs(
+        reader.answers.fleet(), reader.answers.waiting, JobFilter(), Part(0, 1)
+    ).rows[0]
     explained = reader.answers.explain(JobId(known.id))
     assert explained is not None
     ended = replace(known, id=9, state="completed", conclusion="failure")
@@ -486,6 +497,12 @@ async def test_a_link_of_another_site_loads_the_page_again_with_its_cookie(reade
         ("/jobs?state=done", 400),
         ("/jobs?sku=a%20b", 400),
         ("/jobs?sku=nothing", 404),
+        ("/jobs?page=0", 400),
+        ("/jobs?page=102", 400),
+        ("/jobs?limit=5", 400),
+        ("/jobs?reason=%3Cscript%3E", 400),
+        ("/jobs?older_than=-1", 400),
+        ("/machines?provider=nothing", 404),
         ("/machines?state=sleeping", 400),
         ("/explain?labels=a,,b&repository=acme/w", 400),
         ("/explain?labels=a&repository=x", 400),
@@ -609,6 +626,50 @@ async def test_machines_are_shown_by_their_sku(reader: Reader) -> None:
     await reader.sign_in()
     assert 'href="/machines/c0"' in (await reader.get("/machines?sku=gpu"))[1]
     assert 'href="/machines/c0"' not in (await reader.get("/machines?sku=cpu"))[1]
+
+
+async def test_a_long_list_has_totals_links_to_its_pages_and_keeps_its_filters(
+    reader: Reader,
+) -> None:
+    world = reader.answers.world
+    world.queue(*range(100, 350))
+    await reader.sign_in()
+    _, first = await reader.get("/jobs?repository=acme/widgets&sku=")
+    assert "1 to 100 of 251 jobs, the oldest first." in first
+    assert 'href="/jobs?repository=acme%2Fwidgets&amp;page=2" rel="next"' in first
+    assert 'rel="prev"' not in first
+    assert 'href="/jobs?repository=acme%2Fwidgets&amp;older_than=1800">over 30 min' in first
+    assert 'href="/jobs?repository=acme%2Fwidgets&amp;reason=max_machines">' in first
+    _, last = await reader.get("/jobs?repository=acme/widgets&page=3")
+    assert "201 to 251 of 251 jobs" in last
+    assert 'href="/jobs?repository=acme%2Fwidgets&amp;page=2" rel="prev"' in last
+    assert 'rel="next"' not in last
+    _, beyond = await reader.get("/jobs?page=4")
+    assert "The list has 251 jobs now, and so no page 4." in beyond
+    _, none = await reader.get("/jobs?older_than=7200")
+    assert "No job waits for a machine that these filters admit." in none
+
+
+@pytest.mark.parametrize("path", ["/machines/c0", "/skus/gpu"])
+async def test_a_machine_shows_the_name_of_its_image_beside_its_id(
+    reader: Reader, path: str
+) -> None:
+    machine = reader.answers.world.state.machines[MachineId("c0")]
+    machine.placement.image = "ami-0a"
+    await reader.sign_in()
+    assert ">ami-0a<" in (await reader.get(path))[1]
+    reader.answers.image_names = {"ami-0a": "linux-gpu-7"}
+    assert ">linux-gpu-7 ami-0a<" in (await reader.get(path))[1]
+
+
+async def test_the_faults_of_the_last_weeks_are_shown(reader: Reader) -> None:
+    await reader.sign_in()
+    _, text = await reader.get("/faults")
+    assert re.search(r'data-label="Lasted">1m40s <span class="when">\(now\)', text)
+    assert 'data-label="Jobs held up">7<' in text
+    assert 'data-label="Lasted">1m00s<' in text
+    reader.answers.broken = True
+    assert (await reader.get("/faults"))[0] == 503
 
 
 async def test_streams_are_limited_and_end_with_the_server(reader: Reader) -> None:

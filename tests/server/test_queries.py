@@ -61,7 +61,14 @@ async def asked() -> AsyncIterator[Asked]:
         yield Asked(session, answers)
 
 
-ROUTES = ["/admin/status", "/admin/jobs", "/admin/machines", "/admin/explain", "/admin/history/2"]
+ROUTES = [
+    "/admin/status",
+    "/admin/jobs",
+    "/admin/machines",
+    "/admin/explain",
+    "/admin/history/2",
+    "/admin/faults",
+]
 
 
 @pytest.mark.parametrize("path", ROUTES)
@@ -78,7 +85,14 @@ async def test_the_status_has_the_troubles_and_each_sku(asked: Asked) -> None:
             "code": "max_machines",
             "about": "gpu",
             "message": "1 job waits: max_machines of gpu (1) is reached",
-            "sku": "gpu",
+            "skus": ["gpu"],
+            "jobs": 1,
+            "mend": "raise max_machines of gpu in fleet.yaml, or wait",
+            "effects": [],
+            "since": None,
+            "trend": "steady",
+            "after": "",
+            "recovered_at": None,
         }
     ]
     assert [one["sku"] for one in seen["skus"]] == ["gpu", "cpu"]
@@ -91,7 +105,28 @@ async def test_waiting_jobs_have_their_reasons(asked: Asked) -> None:
         (1, "machine_booting"),
         (2, "max_machines"),
     ]
-    assert await asked.ask("/admin/jobs", {"sku": "cpu"}) == (200, {"at": 1000.0, "jobs": []})
+    assert (found["total"], found["counts"]) == (2, {"machine_booting": 1, "max_machines": 1})
+    none = {"at": 1000.0, "jobs": [], "total": 0, "counts": {}}
+    assert await asked.ask("/admin/jobs", {"sku": "cpu"}) == (200, none)
+
+
+async def test_lists_are_narrowed_and_in_pages(asked: Asked) -> None:
+    for query, ids in (
+        ({"limit": "1"}, [1]),
+        ({"limit": "1", "page": "2"}, [2]),
+        ({"page": "201"}, []),
+        ({"reason": "max_machines"}, [2]),
+        ({"repository": "acme/widgets"}, [1, 2]),
+        ({"repository": "acme/other"}, []),
+        ({"older_than": "60"}, []),
+    ):
+        code, found = await asked.ask("/admin/jobs", query)
+        assert (code, [job["id"] for job in found["jobs"]]) == (200, ids), query
+    provider = asked.answers.world.state.machines[MachineId("c0")].provider
+    _, found = await asked.ask("/admin/machines", {"provider": provider})
+    assert (len(found["machines"]), found["total"], found["counts"]) == (1, 1, {"launched": 1})
+    code, found = await asked.ask("/admin/machines", {"provider": "nowhere"})
+    assert (code, found["error"]) == (404, "unknown")
 
 
 async def test_running_jobs_and_machines_are_listed(asked: Asked) -> None:
@@ -105,11 +140,11 @@ async def test_running_jobs_and_machines_are_listed(asked: Asked) -> None:
     assert [(one["id"], one["job"]) for one in found["machines"]] == [("c0", 1)]
     assert await asked.ask("/admin/machines", {"state": "ready"}) == (
         200,
-        {"at": world.now, "machines": []},
+        {"at": world.now, "machines": [], "total": 0, "counts": {"assigned": 1}},
     )
     assert await asked.ask("/admin/machines", {"sku": "cpu"}) == (
         200,
-        {"at": world.now, "machines": []},
+        {"at": world.now, "machines": [], "total": 0, "counts": {}},
     )
     code, found = await asked.ask("/admin/history/2")
     assert (code, list(found)) == (200, ["history"])
@@ -197,6 +232,16 @@ async def test_what_no_record_shows_is_unknown(asked: Asked, path: str) -> None:
         ("/admin/jobs?state=done", "waiting, in_progress or unmatched"),
         ("/admin/jobs?state=unmatched&sku=gpu", "`sku` must not be given with `state` unmatched"),
         ("/admin/jobs?sku=a%20b", "`sku` must be the name"),
+        ("/admin/jobs?page=0", "`page` must be a number from 1 to 201"),
+        ("/admin/jobs?limit=250&page=42", "`page` must be a number from 1 to 41"),
+        ("/admin/jobs?older_than=5m", "`older_than` must be a number of seconds from 0 to"),
+        ("/admin/jobs?older_than=%c2%b2", "`older_than` must be a number of seconds"),
+        ("/admin/jobs?reason=nothing", "`reason` must be a code of jobs that are waiting"),
+        ("/admin/jobs?reason=labels", "`reason` must be a code of jobs that are waiting"),
+        ("/admin/jobs?state=unmatched&reason=quota", "a code of jobs that are unmatched"),
+        ("/admin/jobs?state=in_progress&reason=quota", "must not be given with `state` in_"),
+        ("/admin/jobs?repository=acme", "the repository must have the form OWNER/NAME"),
+        ("/admin/machines?provider=a%20b", "`provider` must be the name of a provider"),
         ("/admin/machines?state=sleeping", "`state` must be one of requested, launched"),
         ("/admin/explain", "`job` or `labels` must be given"),
         ("/admin/explain?job=x", "`job` must be the number"),

@@ -282,6 +282,16 @@ async def test_a_job_that_left_memory_is_found_until_it_is_pruned(store: SqliteS
     assert await store.find_job(JobId(5)) is None
 
 
+async def test_the_history_of_faults_outlives_that_of_records(store: SqliteStore) -> None:
+    rows = [row("fault", "all", at) for at in (10.0, 30.0, 50.0)]
+    await store.commit([], [*rows, row("job", "99", 30.0)])
+    await store.prune(60.0, faults_before=30.0)
+    assert [one.at for one in await store.history("fault", "all")] == [30.0, 50.0]
+    assert await store.history("job", "99") == ()
+    await store.prune(60.0)
+    assert await store.history("fault", "all") == ()
+
+
 async def test_prune_removes_history_with_its_records_and_keeps_active_records(
     store: SqliteStore,
 ) -> None:
@@ -346,7 +356,9 @@ async def test_prune_comes_to_an_end_with_many_rows_of_one_moment(store: SqliteS
     after: Cursor | None = START
     for _ in range(4):
         assert after is not None
-        after = await store._transact(partial(prune_history, before=60.0, after=after))
+        after = await store._transact(
+            partial(prune_history, before=60.0, after=after, faults_before=60.0)
+        )
     assert after is None
     assert await rows_of_history(store) == len(rows)
 
@@ -354,7 +366,9 @@ async def test_prune_comes_to_an_end_with_many_rows_of_one_moment(store: SqliteS
 async def test_prune_continues_behind_the_last_row_that_it_read(store: SqliteStore) -> None:
     rows = [row("job", "1", float(number)) for number in range(LOOK_AT_ONCE + 1)]
     await store.commit([job(1)], rows)
-    after = await store._transact(partial(prune_history, before=1e6, after=START))
+    after = await store._transact(
+        partial(prune_history, before=1e6, after=START, faults_before=1e6)
+    )
     assert after == (rows[-2].at, LOOK_AT_ONCE)
 
 
@@ -600,7 +614,9 @@ async def test_each_transaction_of_prune_reads_and_removes_only_a_few_rows(
     pieces = 0
     while after is not None:
         before = await rows_of_history(store)
-        after = await store._transact(partial(prune_history, before=60.0, after=after))
+        after = await store._transact(
+            partial(prune_history, before=60.0, after=after, faults_before=60.0)
+        )
         pieces += 1
         assert before - await rows_of_history(store) <= LOOK_AT_ONCE
     assert pieces > 5

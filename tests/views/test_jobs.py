@@ -16,9 +16,11 @@ from autoscaler.model.reasons.table import FaultCode, Unmatched, WaitCode
 from autoscaler.model.reasons.waiting import Reason
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, Starts
 from autoscaler.views.explanation import explain_job, explain_labels
-from autoscaler.views.jobs import running_jobs, unmatched_jobs, waiting_jobs
-from autoscaler.views.machines import machines, named
-from autoscaler.views.status import Counts, status
+from autoscaler.views.faults import Counts
+from autoscaler.views.job_lists import JobFilter, running_jobs, unmatched_jobs, waiting_jobs
+from autoscaler.views.listed import Part
+from autoscaler.views.machines import MachineFilter, machines, named
+from autoscaler.views.status import status
 from autoscaler.views.waits import Wait, wait_of
 from tests.ledger.builders import ALICE, GPU, World
 from tests.ledger.test_holds import leaves_idle
@@ -26,11 +28,12 @@ from tests.planner.fleets import catalogue, sku
 
 NO_SKU = "no SKU has all of the labels gpuu"
 LONG_WAIT = FaultCode.JOB_WAITS_FOR_HOURS.entry.threshold.above
+READY = MachineFilter(GPU, MachineState.READY)
 NONE = Counts(running={}, oldest={}, dollars_per_hour=0.0)
 
 
 def queue_of(world: World, limit: int = 10, only: SkuName | None = None) -> list[tuple[int, str]]:
-    found = waiting_jobs(world.fleet(), world.plan().waiting, only, limit)
+    found = waiting_jobs(world.fleet(), world.plan().waiting, JobFilter(only), Part(0, limit)).rows
     return [(job.id, job.wait.code.value if job.wait else "") for job in found]
 
 
@@ -103,9 +106,9 @@ def test_a_running_job_waits_for_nothing_and_shows_its_machine() -> None:
     world.queue(1)
     world.starts(1, runner)
     assert queue_of(world) == []
-    (job,) = running_jobs(world.fleet(), {}, None, 10)
+    (job,) = running_jobs(world.fleet(), {}, JobFilter(), Part(0, 10)).rows
     assert (job.id, job.machine, job.runner, job.wait) == (1, "c0", runner, None)
-    assert running_jobs(world.fleet(), {}, SkuName("other"), 10) == []
+    assert running_jobs(world.fleet(), {}, JobFilter(SkuName("other")), Part(0, 10)).rows == []
 
 
 def test_machines_are_listed_in_the_order_of_their_life() -> None:
@@ -113,14 +116,14 @@ def test_machines_are_listed_in_the_order_of_their_life() -> None:
     world.make_ready(1, "r")
     world.launch(1, "l")
     world.launch(1, "o", sku="cpu")
-    rows = machines(world.fleet(), None, None, 10)
+    rows = machines(world.fleet(), MachineFilter(), Part(0, 10)).rows
     assert [(m.sku, m.id, m.state) for m in rows] == [
         ("cpu", "o0", "launched"),
         ("gpu", "l0", "launched"),
         ("gpu", "r0", "ready"),
     ]
-    assert [m.id for m in machines(world.fleet(), GPU, MachineState.READY, 10)] == ["r0"]
-    assert [m.id for m in machines(world.fleet(), None, None, 1)] == ["o0"]
+    assert [m.id for m in machines(world.fleet(), READY, Part(0, 10)).rows] == ["r0"]
+    assert [m.id for m in machines(world.fleet(), MachineFilter(), Part(0, 1)).rows] == ["o0"]
 
 
 def test_a_machine_is_found_by_its_id_its_provider_s_id_and_its_runner_s_name() -> None:
@@ -177,15 +180,15 @@ def test_queued_jobs_that_no_sku_serves_are_listed_with_the_reason_oldest_first(
     world.queue(6, labels=("ubuntu-latest",))
     world.queue(7, labels=("cpu",))
     assert status(world.fleet(), {}, NONE).unmatched == {"labels": 1, "access": 1}
-    found = unmatched_jobs(world.fleet(), 9)
+    found = unmatched_jobs(world.fleet(), JobFilter(), Part(0, 9)).rows
     assert [(one.id, one.wait.code) for one in found if one.wait is not None] == [
         (5, Unmatched.LABELS),
         (4, Unmatched.ACCESS),
     ]
-    assert [one.id for one in unmatched_jobs(world.fleet(), 1)] == [5]
+    assert [one.id for one in unmatched_jobs(world.fleet(), JobFilter(), Part(0, 1)).rows] == [5]
     world.observe(5, JobState.IN_PROGRESS, labels=("gpuu",))
     world.completes(4, labels=("gpu",))
-    assert unmatched_jobs(world.fleet(), 9) == []
+    assert unmatched_jobs(world.fleet(), JobFilter(), Part(0, 9)).rows == []
 
 
 def test_a_job_that_ran_elsewhere_before_its_sku_was_there_says_so() -> None:
@@ -252,17 +255,18 @@ def test_long_waits_and_late_starts_are_troubles_of_skus_without_others() -> Non
     )
     seen = status(world.fleet(), world.plan().waiting, counts)
     assert [(one.code, one.about, one.message) for one in seen.faults] == [
+        ("max_machines", "gpu", "1 job waits: max_machines of gpu (1) is reached"),
         (
             "job_waits_for_hours",
-            "cpu",
+            "",
             "a job has waited for 2h01m: a machine for the job is about to be requested",
         ),
-        (
-            "jobs_start_late",
-            "arm",
-            "1 job of 10 started later than 5 minutes after being queued, in the last hour",
-        ),
-        ("max_machines", "gpu", "1 job waits: max_machines of gpu (1) is reached"),
+        ("jobs_start_late", "", "1 job of 10 waited for longer than 5 minutes in the last hour"),
+    ]
+    assert [(one.skus, one.effects) for one in seen.faults] == [
+        (("gpu",), ("job_waits_for_hours", "jobs_start_late")),
+        (("cpu",), ("jobs_start_late",)),
+        (("arm",), ()),
     ]
 
 
@@ -320,15 +324,15 @@ def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None
     )
     seen = status(world.fleet(), world.plan().waiting, counts)
     assert [(one.code, one.about) for one in seen.faults] == [
-        ("circuit_open", "gpu"),
         ("store_fails", ""),
         ("provider_not_listed", "west"),
+        ("health_check", "gpu"),
         ("machines_not_terminating", ""),
         ("machines_unverified", ""),
         ("machines_foreign", ""),
         ("paused", "all"),
     ]
-    assert "gpu_count: 7 of 8" in seen.faults[0].message
+    assert "gpu_count: 7 of 8" in seen.faults[2].message
     assert seen.dollars_per_hour == 3.5
     assert seen.faults[4].message.startswith("1 machine: ")
     assert seen.faults[5].message == (

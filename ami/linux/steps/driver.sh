@@ -34,7 +34,7 @@ apply() {
   # The agent reads only files that only root can write.
   install -m 600 "$PLAN" "$IMAGE_BUILD/driver.json"
   python3 -I -S "$AGENT" install-driver "$IMAGE_BUILD/driver.json" ||
-    fail "the driver was not installed: the line above names the check, /var/log/runner-agent/driver.log has more"
+    fail "the driver was not installed: the line above names the check, /var/log/runner-agent/install.log has more"
   set_up_driver "$HERE/files"
   ((${#DRIVER_UNITS[@]} == 0)) || systemctl enable "${DRIVER_UNITS[@]}"
   # The image's own test asks for the driver in the same way.

@@ -10,8 +10,9 @@ import re
 
 from autoscaler.agent.checks.amd import DRIVER, read_gpus, read_rocminfo
 from autoscaler.agent.driver.packages import Packages
-from autoscaler.agent.driver.plan import DriverFailure, amd_gpus, kernel_version
+from autoscaler.agent.driver.plan import amd_gpus, kernel_version
 from autoscaler.agent.driver.steps import DriverTry
+from autoscaler.agent.installing.parts import InstallFailure
 from autoscaler.agent.limits import GPU_ANSWER
 from autoscaler.agent.programs import NoUsableAnswer
 
@@ -30,17 +31,17 @@ class AmdTry(DriverTry):
     """One try on Ubuntu. The kind of driver is the release of Ubuntu."""
 
     def check_before(self) -> str:
-        """Return the release of Ubuntu. Raises DriverFailure if no try can succeed."""
+        """Return the release of Ubuntu. Raises InstallFailure if no try can succeed."""
         self.report("driver_checks")
         if not amd_gpus(self.machine.devices()):
-            raise DriverFailure("driver_device", "the machine has no AMD GPU", lasting=True)
+            raise InstallFailure("driver_device", "the machine has no AMD GPU", lasting=True)
         found = re.search(
             r'^VERSION_CODENAME="?(\w+)', self.machine.read("/etc/os-release"), re.MULTILINE
         )
         suite = found.group(1) if found else ""
         if suite not in AMD_SUITES or not self.machine.find("apt-get"):
             why = f"AMD's packages are installed on Ubuntu {' and '.join(AMD_SUITES)} only"
-            raise DriverFailure("driver_packages", why, lasting=True)
+            raise InstallFailure("driver_packages", why, lasting=True)
         loaded = self._loaded()
         if loaded and self._release() != self.plan.version:
             self.refuse_other(loaded, "", "amdgpu")
@@ -50,7 +51,7 @@ class AmdTry(DriverTry):
         return suite
 
     def _check_kernel(self) -> None:
-        """Check that the driver builds for the running kernel. Raises DriverFailure.
+        """Check that the driver builds for the running kernel. Raises InstallFailure.
 
         The kernel on which a release of the driver is based is the newest that it supports
         (ROCm/legacy-rocm-build#6193).
@@ -59,10 +60,10 @@ class AmdTry(DriverTry):
         if newest and kernel_version(kernel) > kernel_version(newest):
             why = f"amdgpu {self.plan.version} builds for kernels up to {newest}, and this is {kernel}: "
             why += "take a newer amdgpu-driver in versions.yaml, or an image with an older kernel"
-            raise DriverFailure("driver_build", why, lasting=True)
+            raise InstallFailure("driver_build", why, lasting=True)
 
     def install(self, kind: str) -> str:
-        """Install the driver and ROCm's runtime for this release of Ubuntu. Raises DriverFailure."""
+        """Install the driver and ROCm's runtime for this release of Ubuntu. Raises InstallFailure."""
         if not self._loaded():
             self.install_build_tools()
             self.report("driver_build")
@@ -105,10 +106,10 @@ class AmdTry(DriverTry):
         return self.machine.read("/opt/rocm/.info/version").strip().partition("-")[0]
 
     def _require(self, what: str, wanted: str, found: str) -> None:
-        """Check what APT chose: another source may have the package, too. Raises DriverFailure."""
+        """Check what APT chose: another source may have the package, too. Raises InstallFailure."""
         if found != wanted:
             why = f"APT installed {what} {found or 'of an unknown version'}, and {wanted} is wanted"
-            raise DriverFailure("driver_packages", why, lasting=True)
+            raise InstallFailure("driver_packages", why, lasting=True)
 
     def _load(self) -> None:
         self.report("driver_load")
@@ -119,7 +120,7 @@ class AmdTry(DriverTry):
         self.run("driver_module", ["modprobe", "amdgpu"], GPU_ANSWER)
         if not self._loaded():
             why = "the kernel has its own amdgpu, and that of amdgpu-dkms is wanted"
-            raise DriverFailure("driver_module", why)
+            raise InstallFailure("driver_module", why)
 
     def _ask(self) -> list[str]:
         """Ask rocminfo and amd-smi; return the architectures. An exit status alone proves nothing."""
@@ -127,10 +128,10 @@ class AmdTry(DriverTry):
         try:
             _, gpus = read_rocminfo(self.run(name, [f"{rocm}rocminfo"], GPU_ANSWER, check=False))
         except NoUsableAnswer as error:
-            raise DriverFailure(name, str(error)) from error
+            raise InstallFailure(name, str(error)) from error
         present = len(amd_gpus(self.machine.devices()))
         if len(gpus) < present:
-            raise DriverFailure(
+            raise InstallFailure(
                 name, f"rocminfo shows {len(gpus)} GPUs, and the machine has {present}"
             )
         argv = [f"{rocm}amd-smi", "static", "--asic", "--json"]
@@ -138,7 +139,7 @@ class AmdTry(DriverTry):
         known = sorted({gpu.model for gpu in gpus})
         if len(shown) < present or not set(shown) <= set(known):
             why = f"amd-smi shows {', '.join(shown) or 'no GPU'}, and rocminfo {', '.join(known)}"
-            raise DriverFailure(name, why)
+            raise InstallFailure(name, why)
         return known
 
 

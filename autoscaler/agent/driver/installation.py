@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.driver.amd_linux import AmdTry
-from autoscaler.agent.driver.local_machine import LocalMachine
 from autoscaler.agent.driver.nvidia import NvidiaLinuxTry, NvidiaWindowsTry
-from autoscaler.agent.driver.plan import AmdPlan, DriverFailure, DriverPlan, read_driver_plan
+from autoscaler.agent.driver.plan import AmdPlan, DriverPlan, read_driver_plan
 from autoscaler.agent.driver.steps import DriverTry
 from autoscaler.agent.host import WINDOWS, Host, read_trusted
+from autoscaler.agent.installing.local_machine import LocalMachine
+from autoscaler.agent.installing.parts import InstallFailure
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import DRIVER_TRY, GPU_ANSWER
 from autoscaler.agent.verdicts import MOST_DETAIL, Check
@@ -32,11 +33,15 @@ WINDOWS_VENDORS: dict[str, NewTry] = {"nvidia": NvidiaWindowsTry}
 
 
 def install_wanted_driver(
-    health_checks: dict[str, Any], host: Host, clock: Clock, report: Callable[[str], None]
+    health_checks: dict[str, Any],
+    host: Host,
+    clock: Clock,
+    report: Callable[[str], None],
+    spent: float = 0.0,
 ) -> list[Check]:
     """Install the driver that the controller's parameters name. Without any: no checks.
 
-    `report` gets each stage before it begins.
+    `report` gets each stage before it begins. `spent`: seconds of the budget that are already over.
     """
     parameters = health_checks.get("driver")
     if not isinstance(parameters, dict):
@@ -44,12 +49,12 @@ def install_wanted_driver(
     try:
         plan = read_driver_plan(parameters)
         machine = LocalMachine(host, clock)
-    except DriverFailure as failure:
+    except InstallFailure as failure:
         return [Check(failure.name, False, str(failure))]
     except OSError as error:
-        return [Check("driver_space", False, f"{host.driver_log}: {error.strerror}")]
+        return [Check("driver_space", False, f"{host.install_log}: {error.strerror}")]
     vendors = WINDOWS_VENDORS if WINDOWS else LINUX_VENDORS
-    return [install_driver(plan, machine, report, vendors)]
+    return [install_driver(plan._replace(budget=plan.budget - spent), machine, report, vendors)]
 
 
 def install_driver(
@@ -66,18 +71,18 @@ def install_driver(
         return Check("driver_plan", False, "this agent does not know the vendor")
     try:
         kind = new_try(plan, machine, report, end).check_before()
-    except (DriverFailure, OSError) as error:
+    except (InstallFailure, OSError) as error:
         return _failed(error, 1)
     for number in range(1, TRIES + 1):
         try:
             until = min(end, machine.now() + DRIVER_TRY)
             installed = new_try(plan, machine, report, until).install(kind)
-        except (DriverFailure, OSError) as error:
-            lasting = isinstance(error, DriverFailure) and error.lasting
+        except (InstallFailure, OSError) as error:
+            lasting = isinstance(error, InstallFailure) and error.lasting
             if lasting or number == TRIES or machine.now() >= end:
                 return _failed(error, number)
             log_line(f"driver, try {number}: {error}")
-            if isinstance(error, DriverFailure) and error.modules_work:
+            if isinstance(error, InstallFailure) and error.modules_work:
                 continue
             # The try may have used up its own time.
             new_try(plan, machine, report, min(end, machine.now() + GPU_ANSWER)).reset()
@@ -87,9 +92,9 @@ def install_driver(
     raise AssertionError("the last try returns")
 
 
-def _failed(error: DriverFailure | OSError, number: int) -> Check:
+def _failed(error: InstallFailure | OSError, number: int) -> Check:
     """Return the failed check of the last try. An OSError means that the disk takes no log."""
-    name = error.name if isinstance(error, DriverFailure) else "driver_space"
+    name = error.name if isinstance(error, InstallFailure) else "driver_space"
     log_line(f"driver, try {number}: {name}: {error}")
     tries = "" if number == 1 else f" (try {number})"
     return Check(name, False, f"{error}"[:MOST_DETAIL] + tries)

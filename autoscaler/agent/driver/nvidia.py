@@ -9,13 +9,13 @@ from __future__ import annotations
 from autoscaler.agent.driver.packages import Packages
 from autoscaler.agent.driver.plan import (
     FREE_GIB,
-    DriverFailure,
     check_nvidia_gpus,
     has_nvswitch,
     kernel_modules,
     nvidia_gpus,
 )
 from autoscaler.agent.driver.steps import NvidiaTry, has_named_gpu
+from autoscaler.agent.installing.parts import InstallFailure
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import FABRIC_MANAGER_START, GPU_ANSWER, IMAGE_PULL
 from autoscaler.agent.programs import last_line
@@ -48,7 +48,7 @@ class NvidiaLinuxTry(NvidiaTry):
     """One try on Linux."""
 
     def check_before(self) -> str:
-        """Return the kind of kernel modules for the GPUs. Raises DriverFailure if no try can succeed."""
+        """Return the kind of kernel modules for the GPUs. Raises InstallFailure if no try can succeed."""
         plan, machine = self.plan, self.machine
         self.report("driver_checks")
         devices = machine.devices()
@@ -57,16 +57,19 @@ class NvidiaLinuxTry(NvidiaTry):
         self.refuse_other(loaded, plan.version)
         if not loaded and any(machine.exists(path) for path in GRID_FILES):
             why = "the image has a GRID driver, which this agent does not install"
-            raise DriverFailure("driver_present", why, lasting=True)
+            raise InstallFailure("driver_present", why, lasting=True)
         if not loaded:
             self.check_room(FREE_GIB)
         if has_nvswitch(devices) and plan.fabric_manager is None:
             why = "NVSwitches need Fabric Manager, whose checksum is not in versions.yaml"
-            raise DriverFailure("driver_fabric_manager", why, lasting=True)
+            raise InstallFailure("driver_fabric_manager", why, lasting=True)
         return modules
 
     def install(self, kind: str) -> str:
-        """Install the driver with this kind of kernel modules, and what belongs to it. Raises DriverFailure."""
+        """Install the driver with this kind of kernel modules, and what belongs to it.
+
+        Raises InstallFailure.
+        """
         if self.machine.read(MODULE_VERSION).strip() != self.plan.version:
             self.install_build_tools()
             self._build(kind)
@@ -75,13 +78,13 @@ class NvidiaLinuxTry(NvidiaTry):
         installed = f"NVIDIA {self.plan.version}, {kind} modules"
         try:
             return installed + self._set_up(gpus)
-        except DriverFailure as failure:
+        except InstallFailure as failure:
             # Other modules would not help, and Fabric Manager fails again seconds after they are loaded.
             failure.modules_work = True
             raise
 
     def _set_up(self, gpus: int) -> str:
-        """Set up what uses the loaded driver. Return what was not tested. Raises DriverFailure."""
+        """Set up what uses the loaded driver. Return what was not tested. Raises InstallFailure."""
         if has_nvswitch(self.machine.devices()):
             self._install_fabric_manager()
             self._start_fabric_manager()
@@ -106,7 +109,7 @@ class NvidiaLinuxTry(NvidiaTry):
         machine, plan = self.machine, self.plan
         self.report("driver_download")
         path = f"{DRIVER_FOLDER}/{plan.file.url.rpartition('/')[2]}"
-        machine.fetch(plan.file, path, self.left())
+        machine.fetch(plan.file, path, self.left(), name="driver_download")
         self.report("driver_build")
         argv = ["sh", machine.path(path), "--silent", "--no-drm", "--skip-module-load"]
         argv.append(f"--kernel-module-type={modules}")
@@ -119,7 +122,7 @@ class NvidiaLinuxTry(NvidiaTry):
         loaded = self.machine.read(MODULE_VERSION).strip()
         if loaded != self.plan.version:
             why = f"the kernel has driver {loaded or 'none'}, and {self.plan.version} is wanted"
-            raise DriverFailure("driver_module", why)
+            raise InstallFailure("driver_module", why)
 
     def _install_fabric_manager(self) -> None:
         machine, plan, name = self.machine, self.plan, "driver_fabric_manager"
@@ -127,7 +130,7 @@ class NvidiaLinuxTry(NvidiaTry):
         if machine.exists(FABRIC_MANAGER_FILES[-1][1]):
             return
         archive = f"{DRIVER_FOLDER}/fabricmanager.tar.xz"
-        machine.fetch(plan.fabric_manager, archive, self.left())
+        machine.fetch(plan.fabric_manager, archive, self.left(), name="driver_download")
         unpacked = machine.path(DRIVER_FOLDER)
         to = ["-C", unpacked, "--strip-components=1"]
         self.run(name, ["tar", "-xf", machine.path(archive), *to], self.left())
@@ -140,7 +143,7 @@ class NvidiaLinuxTry(NvidiaTry):
         self.run(name, ["systemctl", "daemon-reload"], GPU_ANSWER)
 
     def _start_fabric_manager(self) -> None:
-        """Start Fabric Manager until it runs. Raises DriverFailure after FABRIC_MANAGER_START seconds.
+        """Start Fabric Manager until it runs. Raises InstallFailure after FABRIC_MANAGER_START seconds.
 
         Seconds after the modules were loaded, the part of the fabric that is in the GPUs is not ready. Fabric
         Manager then waits for 30 s, and exits with an error; a later start succeeds (pytorch/ci-infra#552).
@@ -152,7 +155,7 @@ class NvidiaLinuxTry(NvidiaTry):
             try:
                 self.run(name, ["systemctl", "start", unit], GPU_ANSWER)
                 self.run(name, ["systemctl", "is-active", unit], GPU_ANSWER)
-            except DriverFailure as failure:
+            except InstallFailure as failure:
                 now = self.machine.now()
                 failure.lasting = now + FABRIC_MANAGER_PAUSE > until
                 if failure.lasting or now + FABRIC_MANAGER_PAUSE > self.end:
@@ -183,7 +186,7 @@ class NvidiaLinuxTry(NvidiaTry):
             return ""
         try:
             pulled = self.run(name, ["docker", "pull", "-q", image], IMAGE_PULL, check=False)
-        except DriverFailure as failure:
+        except InstallFailure as failure:
             return f"{image}: {failure}"
         return "" if pulled.status == 0 else f"{image}: {last_line(pulled.text)}"
 
@@ -194,7 +197,7 @@ class NvidiaLinuxTry(NvidiaTry):
         shown = len(self.nvidia_log(name, self.left(), run).gpus)
         if shown != gpus:
             why = f"a container sees {shown} GPUs, and the machine has {gpus}"
-            raise DriverFailure(name, why)
+            raise InstallFailure(name, why)
 
 
 INSTALLER = "C:\\ProgramData\\runner-agent\\state\\driver\\driver.exe"
@@ -208,7 +211,7 @@ class NvidiaWindowsTry(NvidiaTry):
     """One try on Windows."""
 
     def check_before(self) -> str:
-        """Return the kind of driver. Raises DriverFailure if no try can succeed."""
+        """Return the kind of driver. Raises InstallFailure if no try can succeed."""
         self.report("driver_checks")
         check_nvidia_gpus(nvidia_gpus(self.machine.devices()), self.plan.version)
         installed = self._installed()
@@ -218,14 +221,14 @@ class NvidiaWindowsTry(NvidiaTry):
         return "signed"
 
     def install(self, kind: str) -> str:
-        """Install the driver and ask nvidia-smi, whatever the installer's exit status. Raises DriverFailure.
+        """Install the driver and ask nvidia-smi, whatever the installer's exit status. Raises InstallFailure.
 
         The status is also not 0 if only a restart of Windows is missing.
         """
         status = ""
         if self._installed() != self.plan.version:
             self.report("driver_download")
-            self.machine.fetch(self.plan.file, INSTALLER, self.left())
+            self.machine.fetch(self.plan.file, INSTALLER, self.left(), name="driver_download")
             self.report("driver_build")
             argv = [self.machine.path(INSTALLER), *SILENT]
             done = self.run("driver_build", argv, self.left(), check=False)
@@ -242,6 +245,6 @@ class NvidiaWindowsTry(NvidiaTry):
         """Return the version of the driver that works now, or nothing."""
         try:
             log = self.nvidia_log("driver_query", GPU_ANSWER)
-        except DriverFailure:
+        except InstallFailure:
             return ""
         return str(log.driver) if has_named_gpu(log) else ""

@@ -5,10 +5,18 @@ from __future__ import annotations
 import collections
 import re
 
+from autoscaler.agent.installing.parts import (
+    InstallFailure,
+    read_budget,
+    read_remote_file,
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
+
+    from autoscaler.agent.installing.local_machine import PciDevice
 
 NVIDIA_VENDOR, AMD_VENDOR = 0x10DE, 0x1002
 """The vendor IDs of NVIDIA's and AMD's PCI devices."""
@@ -31,7 +39,6 @@ DISPLAY, ACCELERATOR, BRIDGE = 0x03, 0x12, 0x0680
 FREE_GIB = 6.0
 """The installer's file, what it unpacks, and what it installs, with a margin."""
 
-RemoteFile = collections.namedtuple("RemoteFile", ("url", "sha256"))
 Toolkit = collections.namedtuple("Toolkit", ("version", "key", "image"))
 """NVIDIA's container toolkit: its version, the key of its repository, and the image of the test container."""
 
@@ -46,64 +53,44 @@ AmdPlan = collections.namedtuple(
 """The release of AMD's kernel driver, that of ROCm, the key of AMD's repositories, and the newest kernel for
 which the driver builds, as "7.1", or nothing if the controller does not say."""
 
-PciDevice = collections.namedtuple("PciDevice", ("address", "vendor", "device", "kind"))
-"""A PCI device: its address, and its vendor, device and class (3 bytes) as numbers."""
-
-
-class DriverFailure(Exception):  # noqa: N818 - it becomes a failed check
-    """A step failed. `name` is the check that failed; the text says why."""
-
-    def __init__(self, name: str, why: str, *, lasting: bool = False) -> None:
-        super().__init__(why)
-        self.name = name
-        self.lasting = lasting
-        """Whether another try would fail in the same way."""
-        self.modules_work = False
-        """Whether the driver answered before, so that the modules stay loaded for another try."""
-
 
 def read_driver_plan(parameters: dict[str, Any]) -> DriverPlan | AmdPlan:
-    """Return the controller's parameters `driver`. Raises DriverFailure if they are not usable."""
+    """Return the controller's parameters `driver`. Raises InstallFailure if they are not usable."""
     vendor, version = parameters.get("vendor"), parameters.get("version")
-    budget, file = parameters.get("budget_s"), _read_file(parameters)
+    budget, file = read_budget(parameters), read_remote_file(parameters)
     rocm = parameters.get("rocm")
     if vendor == "amd":
-        file = _read_file(parameters.get("key"))
+        file = read_remote_file(parameters.get("key"))
         if not isinstance(rocm, str):
-            raise DriverFailure("driver_plan", "rocm is missing")
+            raise InstallFailure("driver_plan", "rocm is missing")
     if not isinstance(vendor, str) or not isinstance(version, str) or file is None:
-        raise DriverFailure("driver_plan", "vendor, version, url or sha256 is missing")
-    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
-        raise DriverFailure("driver_plan", "budget_s is missing")
+        raise InstallFailure("driver_plan", "vendor, version, url or sha256 is missing")
+    if budget is None:
+        raise InstallFailure("driver_plan", "budget_s is missing")
     if vendor == "amd":
         kernel = parameters.get("newest_kernel")
         return AmdPlan(
-            vendor, version, rocm, file, kernel if isinstance(kernel, str) else "", float(budget)
+            vendor, version, rocm, file, kernel if isinstance(kernel, str) else "", budget
         )
     toolkit = parameters.get("toolkit")
     return DriverPlan(
         vendor,
         version,
         file,
-        _read_file(parameters.get("fabric_manager")),
+        read_remote_file(parameters.get("fabric_manager")),
         _read_toolkit(toolkit) if isinstance(toolkit, dict) else None,
-        float(budget),
+        budget,
     )
 
 
-def _read_file(value: Any) -> RemoteFile | None:
-    if not isinstance(value, dict):
-        return None
-    url, sha256 = value.get("url"), value.get("sha256")
-    if not isinstance(url, str) or not isinstance(sha256, str):
-        return None
-    return RemoteFile(url, sha256)
-
-
 def _read_toolkit(values: dict[str, Any]) -> Toolkit:
-    version, key, image = values.get("version"), _read_file(values.get("key")), values.get("image")
+    version, key, image = (
+        values.get("version"),
+        read_remote_file(values.get("key")),
+        values.get("image"),
+    )
     if not isinstance(version, str) or key is None or not isinstance(image, str):
-        raise DriverFailure("driver_plan", "toolkit has no version, key or image")
+        raise InstallFailure("driver_plan", "toolkit has no version, key or image")
     return Toolkit(version, key, image)
 
 
@@ -124,30 +111,33 @@ def has_nvswitch(devices: Iterable[PciDevice]) -> bool:
 
 
 def check_nvidia_gpus(gpus: Iterable[PciDevice], version: str) -> list[int]:
-    """Return the device IDs of these GPUs. Raises DriverFailure if a driver of this version cannot run them."""
+    """Return the device IDs of these GPUs.
+
+    Raises InstallFailure if a driver of this version cannot run them.
+    """
     ids = [gpu.device for gpu in gpus]
     if not ids:
-        raise DriverFailure("driver_device", "the machine has no NVIDIA GPU", lasting=True)
+        raise InstallFailure("driver_device", "the machine has no NVIDIA GPU", lasting=True)
     if min(ids) < FIRST_MAXWELL:
         why = f"GPU {min(ids):04x} is older than Maxwell, and {version} does not support it"
-        raise DriverFailure("driver_device", why, lasting=True)
+        raise InstallFailure("driver_device", why, lasting=True)
     return ids
 
 
 def kernel_modules(gpus: Iterable[PciDevice], version: str) -> str:
     """Return the kind of kernel modules for these GPUs: `open` since Turing, otherwise `proprietary`.
 
-    Raises DriverFailure if no driver of this version can run them.
+    Raises InstallFailure if no driver of this version can run them.
     """
     ids = check_nvidia_gpus(gpus, version)
     if not set(ids).isdisjoint(SUBNET_MANAGER_GPUS):
         why = "the fabric of these GPUs needs the NVLink Subnet Manager: use driver: preinstalled"
-        raise DriverFailure("driver_device", why, lasting=True)
+        raise InstallFailure("driver_device", why, lasting=True)
     if min(ids) >= FIRST_TURING:
         return "open"
     if int(version.partition(".")[0]) > OPEN_ONLY_AFTER:
         why = f"GPU {min(ids):04x} needs branch {OPEN_ONLY_AFTER} or older, and {version} is newer"
-        raise DriverFailure("driver_device", why, lasting=True)
+        raise InstallFailure("driver_device", why, lasting=True)
     return "proprietary"
 
 
@@ -172,9 +162,3 @@ def kernel_compiler(text: str) -> str:
 def secure_boot(variable: str) -> bool:
     """Return whether UEFI's variable SecureBoot is 1: four bytes of attributes, then the value (efivarfs)."""
     return variable[4:5] == "\x01"
-
-
-def error_line(text: str) -> str:
-    """Return the first line in which a package manager or NVIDIA's installer reports an error, or nothing."""
-    found = re.search(r"^\s*(?:E: |dpkg: error|Error: |ERROR: ).*$", text, re.MULTILINE)
-    return found.group(0).strip() if found else ""

@@ -15,6 +15,7 @@ from autoscaler.config.settings.sku import (
     Driver,
     LaunchOptionSettings,
     SkuSettings,
+    StockImage,
 )
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 
@@ -25,7 +26,10 @@ _ARCHITECTURE = re.compile("gfx[0-9a-f]{3,5}")
 def check_skus(configuration: Configuration, kinds: Sequence[ProviderKind]) -> Iterator[Problem]:
     """Return every contradiction within `skus`, except those that only a kind of provider knows."""
     seen: dict[str, str] = {}
-    checks = (_share, _minimum, _scheduled_minimums, _labels, _amd_on_windows, _driver, _models)
+    checks = (
+        *(_share, _minimum, _scheduled_minimums, _labels),
+        *(_image, _stock, _amd_on_windows, _driver, _models),
+    )
     for name, sku in configuration.skus():
         path: KeyPath = ("skus", name)
         if name.lower() in seen:
@@ -69,6 +73,27 @@ def _above(
 def _labels(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Iterator[Problem]:
     for index in repeats(label.lower() for label in (str(path[-1]), *sku.labels)):
         yield configuration.error((*path, "labels", index - 1), "is repeated", "remove it")
+
+
+def _image(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Iterator[Problem]:
+    """Check that the image is named in one way."""
+    image = sku.image
+    if image is None:
+        return
+    if image.name is None and image.stock is None:
+        what, fix = "has no name", f"add name, or stock: {StockImage.UBUNTU_24_04}"
+        yield configuration.error((*path, "image"), what, fix)
+    for key in ("name", "owner") if image.stock is not None else ():
+        if key in image.model_fields_set:
+            what = f"contradicts stock, which is an image of its own: {image.stock}"
+            yield configuration.error((*path, "image", key), what, "remove one of them")
+
+
+def _stock(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Iterator[Problem]:
+    if sku.stock is not None and sku.os is not OperatingSystem.LINUX:
+        what = f"{sku.stock} is Linux, and os is {sku.os}"
+        fix = "write os: linux, or name a Windows image of your own (docs/images.md)"
+        yield configuration.error((*path, "image", "stock"), what, fix)
 
 
 def _amd_on_windows(

@@ -28,7 +28,7 @@ SHORTEST_AGE: Seconds = 600.0
 STOCK_OWNERS = frozenset({"amazon", "aws-marketplace"})
 
 STOCK_WHAT = "is a stock image, without GitHub's runner in /opt/actions-runner"
-STOCK_FIX = "build your own image from it with the runner and Python (docs/agent.md)"
+STOCK_FIX = "write stock: ubuntu-24.04, or build an image of your own (docs/images.md)"
 
 
 def find_warnings(configuration: Configuration) -> Iterator[Problem]:

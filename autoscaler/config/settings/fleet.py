@@ -241,7 +241,7 @@ class Settings(Section):
     metrics: MetricsSettings = MetricsSettings()
     """What /metrics shows beside the series of the whole fleet."""
     versions_file: FilePath | None = None
-    """A versions.yaml of your own, for `driver: install`; default: the one of this installation."""
+    """A versions.yaml of your own, for what machines install; default: the one of this installation."""
     driver_test_image: ContainerImage | None = None
     """The image with which `driver: install` tests NVIDIA's toolkit; default: Ubuntu from Amazon ECR Public."""
     providers: Annotated[Mapping[ProviderName, ProviderSettings], Field(min_length=1)]

@@ -6,8 +6,10 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from autoscaler.config.problems import show
+from autoscaler.config.settings.scalars import wrong
 from autoscaler.config.settings.shapes import (
     AcceleratorModel,
     BranchGlob,
@@ -38,6 +40,9 @@ from autoscaler.model.catalogue import (
     OperatingSystem,
 )
 
+STOCK_DISK_GB = 40
+"""The size of the root disk of a machine with a stock image, if fleet.yaml names none."""
+
 _IDLE, _ACCESS = IdlePolicy(), Access(forks=False)
 
 
@@ -54,6 +59,13 @@ class Driver(StrEnum):
     PREINSTALLED = "preinstalled"
     INSTALL = "install"
     NONE = "none"
+
+
+class StockImage(StrEnum):
+    """A machine image of the operating system's publisher, without GitHub's runner."""
+
+    UBUNTU_24_04 = "ubuntu-24.04"
+    AMAZON_LINUX_2023 = "amazon-linux-2023"
 
 
 class LaunchOptionSettings(Section):
@@ -93,14 +105,24 @@ class Canary(Section):
 
 
 class Image(Section):
-    """The newest machine image of this name."""
+    """The newest machine image of this name, or a stock image."""
 
-    name: ImageName
-    """A glob over image names: `*` and `?`."""
+    name: ImageName | None = None
+    """A glob over image names: `*` and `?`. Either this or `stock` is required."""
+    stock: StockImage | None = None
+    """`ubuntu-24.04` or `amazon-linux-2023`: the publisher's newest image. The agent installs the runner."""
     owner: ImageOwner = "self"
     """`self`, `amazon`, `aws-marketplace` or an account's 12 digits."""
     canary: Canary | None = None
     """Another image for a share of the launches: the newest of another name."""
+
+    @field_validator("stock", mode="before")
+    @classmethod
+    def _has_python(cls, value: object) -> object:
+        if isinstance(value, str) and value.startswith("windows"):
+            what = f"{show(value)} is not built: a stock Windows has no Python for the agent"
+            raise wrong(what, "build an image: autoscaler images bake windows (docs/images.md)")
+        return value
 
 
 class Schedule(Section):
@@ -135,7 +157,7 @@ class DeadlineSettings(Section):
     boot: Duration | None = None
     """From the launch to the first request of the agent; default: 15m, Windows 30m."""
     health_checks: Duration | None = None
-    """For the health checks; default: 10m, with `driver: install` 45m."""
+    """For the health checks; default: 10m, and 10m more with `image.stock`, 35m more with `driver: install`."""
     ready_silence: Duration = Deadlines().ready_silence
     """How long a ready machine may send no request."""
 
@@ -174,7 +196,7 @@ class SkuSettings(Section):
     """`preinstalled`; `install`: the agent installs the driver on a stock image at boot; `none`: the image
     has no driver, and GPUs are not checked."""
     disk_gb: Gibibytes | None = None
-    """The size of the root disk in GiB, at least the image's own; default: the image's own."""
+    """The size of the root disk in GiB, at least the image's own; default: that, or 40 with `stock`."""
     labels: tuple[Label, ...] = ()
     """Labels in addition to the SKU's name: at most 100; all SKUs have at most 5000 together."""
     unlabelled: bool = False
@@ -193,3 +215,13 @@ class SkuSettings(Section):
     """Which jobs may use the SKU."""
     rerun_interrupted: Count = 0
     """Maximum number of attempts of a run whose interrupted jobs are re-run; 0: never."""
+
+    @property
+    def stock(self) -> StockImage | None:
+        """The stock image of the machines, on which the agent installs the runner; None without one."""
+        return self.image.stock if self.image is not None else None
+
+    @property
+    def root_disk_gb(self) -> int | None:
+        """The size of the root disk in GiB. Stock images have 8, which jobs fill."""
+        return STOCK_DISK_GB if self.disk_gb is None and self.stock is not None else self.disk_gb

@@ -113,8 +113,11 @@ class Store(Protocol):
     ) -> tuple[HistoryRow, ...]:
         """Return the newest `limit` rows of one record that are not after `until`, oldest first."""
 
-    async def prune(self, before: Instant) -> int:
-        """Delete records that ended before this moment, with their history. Return the number deleted."""
+    async def prune(self, before: Instant, faults_before: Instant | None = None) -> int:
+        """Delete records that ended before this moment, with their history. Return the number deleted.
+
+        The history of faults is kept until it is older than `faults_before`; None: `before`.
+        """
 
     async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
         """Return the stored readings of this provider and kind, by name."""

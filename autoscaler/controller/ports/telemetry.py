@@ -30,7 +30,7 @@ from autoscaler.model.reasons.table import Unmatched, WaitCode
 
 @dataclass(frozen=True, slots=True)
 class FleetCounts:
-    """The fleet's counts at one moment, by SKU. Jobs that no SKU serves are not included.
+    """The fleet's counts at one moment, by SKU. Jobs that no SKU serves are in `jobs_without_sku` only.
 
     `waiting_reasons` counts the waiting jobs by reason, those that no SKU admits included.
     `oldest_waiting` is how many seconds the oldest waiting job has been queued. `circuits_open` are the SKUs
@@ -42,6 +42,7 @@ class FleetCounts:
     waiting_reasons: Mapping[tuple[SkuName, WaitCode], int] = field(default_factory=dict)
     oldest_waiting: Mapping[SkuName, Seconds] = field(default_factory=dict)
     jobs_in_progress: Mapping[SkuName, int] = field(default_factory=dict)
+    jobs_without_sku: Mapping[Unmatched, int] = field(default_factory=dict)
     jobs_awaiting_approval: Mapping[SkuName, int] = field(default_factory=dict)
     runners: Mapping[tuple[SkuName, RunnerState], int] = field(default_factory=dict)
     machines: Mapping[tuple[SkuName, MachineState], int] = field(default_factory=dict)
@@ -218,6 +219,9 @@ class Telemetry:
 
     def store_size(self, file: int, write_ahead_log: int) -> None:
         """Set the sizes of the store's files, in bytes."""
+
+    def store_disk(self, free: int, size: int) -> None:
+        """Set how many bytes of the store's file system are free, and how many it has."""
 
 
 @dataclass(frozen=True, slots=True)

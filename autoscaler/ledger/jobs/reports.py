@@ -14,6 +14,7 @@ from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.changes import HistoryRow, may_become
 from autoscaler.model.events import (
+    FaultChanged,
     JobAbandoned,
     JobObserved,
     JobReadRequested,
@@ -23,6 +24,7 @@ from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs.demand import normalise_labels, scope_of
 from autoscaler.model.jobs.job import JOB_TRANSITIONS, QUEUED_AT_MOST, Admission, Job, JobState
 from autoscaler.model.jobs.runners import Runner
+from autoscaler.model.reasons.spells import row_of
 
 REREAD_AFTER: Seconds = 60.0
 """Delay before a disputed job or a job on hold is read again."""
@@ -81,6 +83,11 @@ def on_wait_reasons_changed(state: LedgerState, event: WaitReasonsChanged) -> No
         event.since, "demand", event.demand.text, "blocked" if code else "served", said[:500], code
     )
     state.note_row(row)
+
+
+def on_fault_changed(state: LedgerState, event: FaultChanged) -> None:
+    """Add the begin or the end of a fault to the history."""
+    state.note_row(row_of(event.spell))
 
 
 def expire(state: LedgerState, at: Instant) -> None:

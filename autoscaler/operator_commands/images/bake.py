@@ -48,13 +48,14 @@ def bake(
 ) -> None:
     """Build, test and publish a machine image with Packer.
 
-    Fleets use the image only after a machine that was started from it passed the test. Exits with 1 if the
-    build or the test fails, and with 2 if nothing could be built.
+    Fleets use the image only after a machine that was started from it passed the test. Packer's plugins are
+    installed if they are missing. Exits with 1 if the build or the test fails, and with 2 if nothing could be
+    built.
     """
     import tempfile
     from datetime import UTC, datetime
 
-    from autoscaler.images.baking import find_recipe, run_packer
+    from autoscaler.images.baking import find_recipe, init_plugins, run_packer
     from autoscaler.images.build_watch import BuildWatch
     from autoscaler.model.catalogue import Architecture
     from autoscaler.providers.ec2.images.account import AwsBuilds
@@ -66,6 +67,7 @@ def bake(
         kind = machine or found.instance_types[architecture]
         with _stage("values and agent"):
             values = _write_inputs(Path(folder), found, architecture, file)
+            init_plugins(root)
         values |= {"recipe": recipe, "image_name": name, "image_set": image_set}
         values |= {"region": region, "subnet_id": subnet, "instance_type": kind}
         words = ["build", "-color=false"]
@@ -107,13 +109,18 @@ def _write_inputs(
     import hashlib
     import json
     import os
+    from datetime import UTC, datetime
 
     from autoscaler.app.agent_file import build_agent
     from autoscaler.images.baking import template_values
     from autoscaler.images.driver import driver_plan
+    from autoscaler.images.findings import runner_findings
     from autoscaler.images.load import load_versions
 
     versions, agent = load_versions(file), build_agent()
+    for one in runner_findings(versions.versions.runner, datetime.now(UTC).date()):
+        problem = versions.document.problem(one.path, one.what, one.fix, warning=one.warning)
+        typer.echo(str(problem), err=True)
     values = template_values(versions, recipe.platform, architecture)
     (folder / "agent.py").write_bytes(agent)
     values |= {"agent_file": str(folder / "agent.py")}

@@ -6,27 +6,37 @@ from pathlib import Path
 
 from autoscaler.config.files.regular_files import read_regular
 from autoscaler.config.settings.fleet import Settings
-from autoscaler.config.settings.sku import Image, SkuSettings
-from autoscaler.model.catalogue import CapacityType, OperatingSystem
+from autoscaler.config.settings.sku import Canary, Image, SkuSettings
+from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, SkuName
 from autoscaler.model.prices_and_quotas import READ_AS
 from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section, Ec2SkuKeys
 from autoscaler.providers.ec2.instance_types import Prices
+from autoscaler.providers.ec2.stock_images import stock_image
 from autoscaler.providers.ec2.user_data import render_user_data
+
+
+@dataclass(frozen=True, slots=True)
+class NamedImage:
+    """The newest image with this name, a glob, of this owner. `canary` is another one for some launches."""
+
+    name: str
+    owner: str = "self"
+    canary: Canary | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ec2Sku:
     """The machines of one SKU at one provider.
 
-    `keys` are the SKU's in fleet.yaml, and `image` is one of them, or the canary's in its place.
+    `keys` are the SKU's in fleet.yaml. `image` is the image that they name, or the canary's in its place.
     `user_data` is plain text without a secret. `options` are the SKU's launch options at this provider,
     by their position in the SKU's `on`.
     """
 
     name: SkuName
     keys: Ec2SkuKeys
-    image: Image
+    image: NamedImage
     user_data: str = field(default="", repr=False)
     options: Mapping[int, Ec2OptionKeys] = field(default_factory=dict)
 
@@ -119,7 +129,16 @@ def _skus(
         user_data = render_user_data(
             sku.os, server.public_url, provider, agent_sha256, ca_pem, script
         )
-        yield SkuName(name), Ec2Sku(SkuName(name), sku, sku.image, user_data, options)
+        image = _named(sku.image, sku.arch, ec2_section(settings, provider).region)
+        yield SkuName(name), Ec2Sku(SkuName(name), sku, image, user_data, options)
+
+
+def _named(image: Image, arch: Architecture, region: str) -> NamedImage:
+    """Return the image that a SKU names, or the one that its word for a stock image means."""
+    if image.stock is not None:
+        name, owner = stock_image(image.stock, arch, region)
+        return NamedImage(name, owner, image.canary)
+    return NamedImage(image.name or "", image.owner, image.canary)
 
 
 def _options(sku: SkuSettings, provider: ProviderName) -> dict[int, Ec2OptionKeys]:

@@ -32,7 +32,8 @@ from autoscaler.model.operators import Operator, OperatorName
 from autoscaler.server import bodies
 from autoscaler.server.answers import error_answer, json_answer
 from autoscaler.server.bodies import Bodies, BodyRefusedError
-from autoscaler.server.operators.queries import MalformedRequestError, Queries, UnknownNameError
+from autoscaler.server.operators.filters import MalformedRequestError, UnknownNameError
+from autoscaler.server.operators.queries import Queries
 from autoscaler.server.refusal_log import RefusalLog
 from autoscaler.server.tokens import BearerTokens, WrongTokens, bearer_token
 

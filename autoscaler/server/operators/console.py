@@ -21,9 +21,10 @@ from autoscaler.model.identifiers import Seconds
 from autoscaler.model.operators import Operator
 from autoscaler.server import bodies
 from autoscaler.server.bodies import Bodies, BodyRefusedError
+from autoscaler.server.operators.compression import MIN_BYTES, accepts_gzip
 from autoscaler.server.operators.console_pages import ConsolePages, MissingPageError
+from autoscaler.server.operators.filters import MalformedRequestError, UnknownNameError
 from autoscaler.server.operators.live import Live
-from autoscaler.server.operators.queries import MalformedRequestError, UnknownNameError
 from autoscaler.server.operators.sessions import LIFETIME, Sessions
 from autoscaler.server.refusal_log import RefusalLog
 from autoscaler.server.tokens import BearerTokens, WrongTokens
@@ -95,7 +96,7 @@ class ConsoleEndpoint:
         if operator is None:
             return self._ask(request)
         try:
-            return _html(await page(request, operator))
+            return await self._compressed(request, await page(request, operator))
         except MalformedRequestError as error:
             return self._problem(400, "This address cannot be used", f"{error}.", operator)
         except MissingPageError as error:
@@ -105,6 +106,15 @@ class ConsoleEndpoint:
         except StoreError:
             text = "The store does not answer. The controller's log has the reason."
             return self._problem(503, "The history cannot be read", text, operator)
+
+    async def _compressed(self, request: web.Request, page: str) -> web.Response:
+        """Return the answer with a page, as gzip if its client accepts that and it is not short."""
+        if len(page) < MIN_BYTES or not accepts_gzip(request.headers.get("Accept-Encoding", "")):
+            return _html(page)
+        body = await self._content.compressed(page)
+        answer = web.Response(body=body, content_type="text/html", charset="utf-8")
+        answer.headers["Content-Encoding"] = "gzip"
+        return _with_headers(answer)
 
     async def _find(self, request: web.Request) -> web.Response:
         operator = self._operator(request)
@@ -231,6 +241,7 @@ def _to(address: str) -> web.Response:
 def _with_headers(answer: web.Response) -> web.Response:
     answer.headers.update(_HEADERS)
     answer.headers["Cache-Control"] = "no-store"
+    answer.headers["Vary"] = "Accept-Encoding"
     return answer
 
 

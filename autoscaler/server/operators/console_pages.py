@@ -5,35 +5,44 @@ Everything here is behind the sign-in (`ConsoleEndpoint`).
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 from aiohttp import web
 
+from autoscaler.console.lists import ListPage
 from autoscaler.console.pages import JobPage, MachinePage, Pages, SkuPage
 from autoscaler.console.rendering import Frame
 from autoscaler.controller.operators.fleet_queries import FleetQueries, UnknownRecordError
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, Seconds, SkuName
-from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.operators import Operator, OperatorName
-from autoscaler.server.operators.queries import (
+from autoscaler.server.operators.compression import compressed
+from autoscaler.server.operators.filters import (
+    JOB_FILTERS,
+    MACHINE_FILTERS,
     MAX_ROWS,
-    MalformedRequestError,
+    chosen_jobs,
     chosen_labels,
+    chosen_machines,
+    chosen_part,
     chosen_repository,
-    chosen_sku,
-    job_with_past,
     jobs_in_state,
+    last_page,
+    only,
 )
+from autoscaler.server.operators.queries import job_with_past
 from autoscaler.views.explanation import explain_labels
-from autoscaler.views.jobs import running_jobs, waiting_jobs
-from autoscaler.views.machines import machines
+from autoscaler.views.job_lists import JobFilter, running_jobs, waiting_jobs
+from autoscaler.views.listed import Listed, Part
+from autoscaler.views.machines import MachineFilter, machines
 from autoscaler.views.offerings import offerings_of
+from autoscaler.views.quotas import quotas_of
 
 ROWS = 100
-"""Jobs or machines on the page of a SKU."""
+"""Jobs or machines on one page."""
 
 REUSED_FOR: Seconds = 1.0
 """How long the first page is used again for the same reader: during an incident many tabs are open."""
@@ -44,6 +53,8 @@ _REPOSITORY_PART = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _JOB_PAGE = re.compile(
     r"https?://[^/]+/[^/]+/[^/]+/actions/runs/[0-9]+(?:/attempts/[0-9]+)?/job/([0-9]+)"
 )
+
+_Row = TypeVar("_Row")
 
 _Page = Callable[[web.Request, Operator], Awaitable[str]]
 
@@ -79,6 +90,7 @@ class ConsolePages:
             "/repositories": self._repositories,
             "/repositories/{owner}/{name}": self._grid,
             "/cost": self._cost,
+            "/faults": self._faults,
             "/runbooks/{name}": self._runbook,
         }
 
@@ -98,6 +110,11 @@ class ConsolePages:
             return f"/skus/{text}"
         machine = self._queries.machine(text)
         return f"/machines/{machine.id}" if machine is not None else None
+
+    async def compressed(self, page: str) -> bytes:
+        """Return a page as gzip, made in the thread of the pages."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._renderer, compressed, page)
 
     async def close(self, _: web.Application) -> None:
         """End the thread."""
@@ -125,21 +142,25 @@ class ConsolePages:
             raise MissingPageError(f"fleet.yaml has no SKU {name}.")
         await asyncio.sleep(0)
         sku, fleet, waiting = SkuName(name), self._queries.fleet(), self._queries.waiting
+        part = Part(0, ROWS)
         page = SkuPage(
             seen,
             known,
             tuple(offerings_of(fleet, (sku,))),
-            waiting_jobs(fleet, waiting, sku, ROWS),
-            running_jobs(fleet, waiting, sku, ROWS),
-            machines(fleet, sku, None, ROWS),
+            tuple(quotas_of(fleet, sku)),
+            waiting_jobs(fleet, waiting, JobFilter(sku), part).rows,
+            running_jobs(fleet, waiting, JobFilter(sku), part).rows,
+            self._queries.with_image_names(machines(fleet, MachineFilter(sku), part).rows),
         )
         return await self._render(operator, self._pages.sku, page)
 
     async def _jobs(self, request: web.Request, operator: Operator) -> str:
-        state = request.query.get("state", "waiting")
-        sku = chosen_sku(request, self._queries)
-        found = jobs_in_state(self._queries, state, sku, MAX_ROWS)
-        return await self._render(operator, self._pages.jobs, found, state, sku or "")
+        query = _given(request, JOB_FILTERS)
+        state, chosen = chosen_jobs(query, self._queries)
+        part = chosen_part(query, ROWS)
+        found = jobs_in_state(self._queries, state, chosen, part)
+        page = self._list_page("/jobs", query, found, part)
+        return await self._render(operator, self._pages.jobs, page, state.value)
 
     async def _job(self, request: web.Request, operator: Operator) -> str:
         job = JobId(int(_segment(request, "job", _JOB)))
@@ -154,13 +175,11 @@ class ConsolePages:
         return await self._render(operator, self._pages.job, page)
 
     async def _machines(self, request: web.Request, operator: Operator) -> str:
-        text = request.query.get("state") or None
-        if text is not None and text not in set(MachineState):
-            raise MalformedRequestError(f"`state` must be one of {', '.join(MachineState)}")
-        state = MachineState(text) if text is not None else None
-        sku = chosen_sku(request, self._queries)
-        found = machines(self._queries.fleet(), sku, state, MAX_ROWS)
-        return await self._render(operator, self._pages.machines, found, state, sku or "")
+        query = _given(request, MACHINE_FILTERS)
+        chosen, part = chosen_machines(query, self._queries), chosen_part(query, ROWS)
+        found = machines(self._queries.fleet(), chosen, part)
+        page = self._list_page("/machines", query, found, part)
+        return await self._render(operator, self._pages.machines, page)
 
     async def _machine(self, request: web.Request, operator: Operator) -> str:
         name = _segment(request, "machine", _NAME)
@@ -173,7 +192,8 @@ class ConsolePages:
     async def _explain(self, request: web.Request, operator: Operator) -> str:
         found = None
         if request.query.get("labels"):
-            labels, repository = chosen_labels(request), chosen_repository(request)
+            labels = chosen_labels(request.query)
+            repository = chosen_repository(request.query)
             found = explain_labels(self._queries.fleet(), repository, labels)
         return await self._render(operator, self._pages.explain, found)
 
@@ -190,11 +210,22 @@ class ConsolePages:
     async def _cost(self, _: web.Request, operator: Operator) -> str:
         return await self._render(operator, self._pages.cost, self._queries.cost())
 
+    async def _faults(self, _: web.Request, operator: Operator) -> str:
+        return await self._render(operator, self._pages.faults, await self._queries.faults())
+
     async def _runbook(self, request: web.Request, operator: Operator) -> str:
         page = self._pages.runbook(_segment(request, "name", _NAME), self.frame(operator))
         if page is None:
             raise MissingPageError("There is no runbook of this name.")
         return page
+
+    def _list_page(
+        self, path: str, query: Mapping[str, str], found: Listed[_Row], part: Part
+    ) -> ListPage[_Row]:
+        skus = self._queries.fleet().catalogue.skus
+        providers = {option.provider for sku in skus.values() for option in sku.launch_options}
+        names = {"sku": tuple(sorted(skus)), "provider": tuple(sorted(providers))}
+        return ListPage(path, query, found, part, last_page(part.limit), names)
 
     async def _history(self, name: str) -> tuple[HistoryRow, ...]:
         try:
@@ -206,6 +237,15 @@ class ConsolePages:
         """Return a page with what it shows and the frame of this reader."""
         work = partial(page, *shown, self.frame(operator))
         return await asyncio.get_running_loop().run_in_executor(self._renderer, work)
+
+
+def _given(request: web.Request, keys: Collection[str]) -> dict[str, str]:
+    """Return the parameters of a query that have a value: a form sends its empty fields, too.
+
+    Raises: MalformedRequestError for another parameter than these.
+    """
+    only(request.query, keys)
+    return {name: value for name, value in request.query.items() if value}
 
 
 def _segment(request: web.Request, name: str, allowed: re.Pattern[str]) -> str:

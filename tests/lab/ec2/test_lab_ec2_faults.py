@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError, HTTPClientError
 
 from autoscaler.model.catalogue import CapacityType
 from lab.ec2.instances import InstanceState, Pool
-from tests.lab.ec2.harness import PENDING, Fixture, launched
+from tests.lab.ec2.harness import PENDING, Fixture, connect, launched
 from tests.patience import PATIENCE
 
 
@@ -260,3 +260,18 @@ async def test_console_output_is_the_end_of_what_was_written(ec2: Fixture) -> No
     assert answer["Timestamp"].timestamp() == ec2.clock.now()
     with pytest.raises(ClientError, match="NotFound"):
         await ec2.sdk("get_console_output", InstanceId="i-0123456789abcdef0")
+
+
+@pytest.mark.case(
+    "the controller's temporary credentials expire: EC2 and AWS's other services refuse each call",
+    topic="EC2's API",
+    source="EC2: error codes",
+)
+async def test_expired_credentials_are_refused_by_every_service(ec2: Fixture) -> None:
+    ec2.lab.faults.credentials_expired = True
+    with pytest.raises(ClientError, match="RequestExpired"):
+        await ec2.fleet(1)
+    with pytest.raises(ClientError, match="ExpiredTokenException"):
+        await connect(ec2.lab, "service-quotas")("list_service_quotas", ServiceCode="ec2")
+    ec2.lab.faults.credentials_expired = False
+    assert len(launched(await ec2.fleet(1))) == 1

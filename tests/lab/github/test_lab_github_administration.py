@@ -71,6 +71,14 @@ async def test_one_installations_registrations_can_be_spent(make: Make) -> None:
     assert other["remaining"] == 10_000
 
 
+async def test_all_requests_of_an_hour_can_be_spent(make: Make) -> None:
+    client = await make(limits=Limits())
+    client.lab.administration.leave_requests(1)
+    assert [(await client.ask("GET", RUNNERS)).status for _ in range(2)] == [200, 403]
+    client.lab.administration.limit(Limits())
+    assert (await client.ask("GET", RUNNERS)).status == 200
+
+
 async def test_registrations_cannot_be_spent_without_limits(client: Client) -> None:
     with pytest.raises(RuntimeError, match="no limits"):
         client.lab.administration.leave_registrations(77, 1)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Generator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -42,6 +43,33 @@ async def test_user_data_without_an_agent_powers_off_by_the_scheduled_shutdown()
         await until(lambda: bool(world.off))
         await host.close()
         assert world.reported == []
+
+
+async def test_a_machine_whose_check_fails_reports_it_with_its_runners_version(
+    user_data: UserData,
+) -> None:
+    async with running(World(scale=20)) as world:
+        host = CrowdHost(world.scale)
+        host.failing_checks["linux.gpu"] = ("gpu_count", "0 GPUs of 1")
+        machine = world.machine("i-1", user_data(world))
+        await host.boot(replace(machine, sku="linux.gpu", runner_version="2.330.0"))
+        await until(lambda: bool(world.off))
+        await host.close()
+    version = {"name": "runner_version", "ok": True, "detail": "2.330.0"}
+    failed = {"name": "gpu_count", "ok": False, "detail": "0 GPUs of 1"}
+    assert world.wrong == [f"health checks {{'passed': False, 'checks': [{version}, {failed}]}}"]
+    assert world.count("poll") == 0
+
+
+async def test_a_machine_with_an_old_runner_reports_that_github_refuses_it(
+    user_data: UserData,
+) -> None:
+    async with running(World(scale=20, forever={"message": 403})) as world:
+        host = CrowdHost(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        await host.close()
+    assert [one["reason"] for one in world.exits] == ["version_deprecated"]
 
 
 Result = TypeVar("Result")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.provider_kind import OptionOf, options_of, sections_of
-from autoscaler.config.settings.sku import SkuSettings
+from autoscaler.config.settings.sku import SkuSettings, StockImage
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.providers.ec2.configuration import (
     KEY,
@@ -100,7 +100,9 @@ def _windows(configuration: Configuration, name: str, sku: SkuSettings) -> Itera
 def _image(configuration: Configuration, name: str, sku: SkuSettings) -> Iterator[Problem]:
     if sku.image is None:
         what = "is missing, and a launch option is on EC2"
-        fix = 'add image: {name: "my-image-*", owner: self}'
+        fix = (
+            f"add image: {{stock: {StockImage.UBUNTU_24_04}}}, or the name of an image of your own"
+        )
         yield configuration.error(("skus", name, "image"), what, fix)
 
 
@@ -124,7 +126,7 @@ def _disk_performance(
 ) -> Iterator[Problem]:
     if sku.volume is None:
         return
-    for key, what, fix in ratio_problems(sku.volume, getattr(sku, "disk_gb", None)):
+    for key, what, fix in ratio_problems(sku.volume, sku.root_disk_gb):
         yield configuration.error(("skus", name, "volume", key), what, fix)
 
 

@@ -48,7 +48,7 @@ def block_devices(sku: Ec2Sku, image: ImageRow) -> list[dict[str, Any]]:
     Raises ProviderError if EC2 would refuse the root disk, whose size may come from the image.
     """
     volume = sku.keys.volume or Volume()
-    size = max(sku.keys.disk_gb or 0, image.root_gb, 1)
+    size = max(sku.keys.root_disk_gb or 0, image.root_gb, 1)
     for key, what, fix in ratio_problems(volume, size):
         text = f"volume.{key} of {sku.name}: {what}; {fix}"
         raise ProviderError(FailureClass.CONFIGURATION, "Volume", text)

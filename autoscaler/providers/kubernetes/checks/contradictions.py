@@ -40,7 +40,7 @@ def check(configuration: Configuration) -> Iterator[Problem]:
     for one in pods_of(configuration):
         first.setdefault(one.name, one)
     for one in first.values():
-        yield from run_checks((_windows, _driver, _image), configuration, one)
+        yield from run_checks((_windows, _driver, _stock, _image), configuration, one)
     checks = (
         *(_selectors, _resources, _accelerator_resource, _vendor),
         *(_spread, _price, _gpu_image),
@@ -132,6 +132,14 @@ def _driver(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
         what = f"a pod uses the driver of its node, and {provider} is on Kubernetes"
         fix = "write preinstalled, or remove the launch option on Kubernetes"
         yield configuration.error(("skus", one.name, "driver"), what, fix)
+
+
+def _stock(configuration: Configuration, one: PodOf) -> Iterator[Problem]:
+    if one.sku.stock is not None:
+        provider = show(one.option.provider)
+        what = f"the agent installs no runner in a pod, and {provider} is on Kubernetes"
+        fix = "write an image of your own, or remove the launch option on Kubernetes"
+        yield configuration.error(("skus", one.name, "image", "stock"), what, fix)
 
 
 def _selectors(configuration: Configuration, one: PodOf) -> Iterator[Problem]:

@@ -221,7 +221,7 @@ class MemoryStore:
         rows = [row for commit in self.commits for row in commit.history if row.at <= until]
         return tuple(row for row in rows if (row.kind, row.record) == (kind, record))[-limit:]
 
-    async def prune(self, before: Instant) -> int:
+    async def prune(self, before: Instant, _faults_before: Instant | None = None) -> int:
         """Record the call, and delete nothing."""
 
         def drop() -> int:

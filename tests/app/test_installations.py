@@ -124,3 +124,30 @@ def test_the_files_of_a_configuration_need_not_be_there_for_its_structure(tmp_pa
     (tmp_path / "fleet.yaml").write_text((INSTALL + NVIDIA).replace("own.yaml", "lost.yaml"))
     configuration = load_for_service(tmp_path / "fleet.yaml", files=False)
     assert configuration.settings.versions_file == "lost.yaml"
+
+
+STOCK = f"versions_file: own.yaml\n{MINIMAL}".replace('{name: "runner-*"}', "{stock: ubuntu-24.04}")
+
+
+def test_machines_with_a_stock_image_are_sent_the_runner(tmp_path: Path) -> None:
+    checks = checks_of(load(tmp_path, STOCK))
+    assert checks["runner"] == {
+        "version": "2.338.0",
+        "url": "https://github.com/x.tar.gz",
+        "sha256": SUM,
+        "budget_s": 0.9 * 20 * 60,
+    }
+    assert "driver" not in checks
+    assert checks["disk_gb"] == 4
+
+
+def test_both_installations_have_the_same_time_together(tmp_path: Path) -> None:
+    checks = checks_of(load(tmp_path, STOCK + "    driver: install\n" + NVIDIA))
+    assert checks["runner"]["budget_s"] == checks["driver"]["budget_s"] == 0.9 * 55 * 60
+
+
+def test_a_runner_without_a_checksum_is_refused(tmp_path: Path) -> None:
+    text = STOCK + "    arch: arm64\n"
+    [found] = problems(tmp_path, text.replace("g5.xlarge", "m7g.large"))
+    assert found.startswith("skus.gpu.image.stock: ")
+    assert found.endswith("runner.files.linux-arm64 is not in the file")

@@ -1,16 +1,18 @@
-"""The machine on which a driver is installed: its programs, files and devices."""
+"""The machine on which software is installed: its programs, files, devices and downloads."""
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 
 from autoscaler.agent.clock import Clock
-from autoscaler.agent.driver.plan import DriverFailure, PciDevice, RemoteFile
 from autoscaler.agent.host import WINDOWS, Host, free_bytes
-from autoscaler.agent.limits import GPU_ANSWER, MOST_OUTPUT
+from autoscaler.agent.installing.parts import InstallFailure, RemoteFile
+from autoscaler.agent.limits import GPU_ANSWER, MOST_DOWNLOAD, MOST_OUTPUT
 from autoscaler.agent.programs import (
     NotInstalled,
     NoUsableAnswer,
@@ -22,9 +24,13 @@ from autoscaler.agent.programs import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import IO, Any
 
 CHUNK = 1 << 20
 """Bytes of a download that are read at once."""
+
+TEMPORARY = (408, 429)
+"""Statuses of a server that would answer later."""
 
 QUIET = {
     "DEBIAN_FRONTEND": "noninteractive",
@@ -46,6 +52,9 @@ _CLASS = re.compile(r"&CC_([0-9A-F]{6})\b")
 """Both forms: Microsoft, "Identifiers for PCI Devices"."""
 
 
+PciDevice = collections.namedtuple("PciDevice", ("address", "vendor", "device", "kind"))
+"""A PCI device: its address, and its vendor, device and class (3 bytes) as numbers."""
+
 _KEYS = ("vendor", "device", "class")
 """The files of a device in sysfs."""
 
@@ -56,7 +65,7 @@ class LocalMachine:
     def __init__(self, host: Host, clock: Clock) -> None:
         self._root = host.root
         self._clock = clock
-        self._log = host.driver_log
+        self._log = host.install_log
         os.makedirs(os.path.dirname(self._log), mode=0o700, exist_ok=True)
 
     def now(self) -> float:
@@ -91,8 +100,14 @@ class LocalMachine:
             text = log.read(MOST_OUTPUT)
         return Output(status, text.decode("utf-8", "replace"))
 
-    def fetch(self, file: RemoteFile, path: str, timeout: float) -> None:
-        """Download a file unless it is there, through the proxy of the agent's environment."""
+    def fetch(
+        self, file: RemoteFile, path: str, timeout: float, *, name: str, most: int = MOST_DOWNLOAD
+    ) -> None:
+        """Download a file unless it is there, through the proxy of the agent's environment.
+
+        Raises InstallFailure with this name: without an answer, after `timeout`, if the file is longer than
+        `most` bytes or too short, or has another checksum. It is lasting if the server refuses the file (4xx).
+        """
         import http.client
         import urllib.error
         import urllib.request  # slow to import
@@ -105,20 +120,34 @@ class LocalMachine:
         try:
             answer = urllib.request.urlopen(file.url, timeout=30)  # noqa: S310 - the plan's URL
             with answer, open(target, "wb") as written:
-                while chunk := answer.read(CHUNK):
-                    written.write(chunk)
-                    if self.now() > end:
-                        raise TimeoutError(f"not complete after {timeout:.0f} s")
+                self._receive(answer, written, end, most)
         except urllib.error.HTTPError as error:
             error.close()
-            raise DriverFailure("driver_download", f"{file.url}: {error}") from error
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise DriverFailure("driver_download", f"{file.url}: {error}") from error
+            refused = error.code // 100 == 4 and error.code not in TEMPORARY
+            raise InstallFailure(name, f"{file.url}: {error}", lasting=refused) from error
+        except (OSError, ValueError, EOFError, http.client.HTTPException) as error:
+            with contextlib.suppress(OSError):  # a part of the file only takes space
+                os.unlink(target)
+            raise InstallFailure(name, f"{file.url}: {error}") from error
         found = _sha256(target)
         if found != file.sha256:
             os.unlink(target)
             why = f"{file.url}: its SHA-256 is {found}, and {file.sha256} is wanted"
-            raise DriverFailure("driver_download", why)
+            raise InstallFailure(name, why)
+
+    def _receive(self, answer: Any, written: IO[bytes], end: float, most: int) -> None:
+        """Write an answer to a file. Raises TimeoutError at `end`, ValueError, EOFError."""
+        # read1 returns after each piece, so that a slow server cannot make it wait past the end.
+        size = 0
+        while chunk := answer.read1(CHUNK):
+            written.write(chunk)
+            size += len(chunk)
+            if self.now() > end:
+                raise TimeoutError("not complete in time")
+            if size > most:
+                raise ValueError(f"longer than {most:,} bytes")
+        if answer.length:
+            raise EOFError(f"ended {answer.length:,} bytes too early")
 
     def path(self, path: str) -> str:
         """Return this path below the root of the host file."""
@@ -147,7 +176,7 @@ class LocalMachine:
             file.write(text)
 
     def devices(self) -> list[PciDevice]:
-        """Return the PCI devices, on Linux those that the kernel shows in sysfs. Raises DriverFailure."""
+        """Return the PCI devices, on Linux those that the kernel shows in sysfs. Raises InstallFailure."""
         if WINDOWS:
             return self._devices_of_windows()
         folder = "/sys/bus/pci/devices"
@@ -165,7 +194,7 @@ class LocalMachine:
         try:
             return read_devices(self.run(argv, GPU_ANSWER).text)
         except (NotInstalled, NoUsableAnswer) as error:
-            raise DriverFailure("driver_device", str(error)) from error
+            raise InstallFailure("driver_device", str(error)) from error
 
     def _number(self, path: str) -> int:
         try:
