@@ -35,8 +35,8 @@ from autoscaler.operator_commands.host.plan import (
     unreachable,
 )
 from autoscaler.operator_commands.host.system import ThisHost
-from tests.command_line import edit, run
 from tests.command_line import example as example
+from tests.command_line import run
 from tests.host.fake_systemd import Place
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
@@ -67,6 +67,7 @@ def fleet(**changed: object) -> Fleet:
         "name": "ci",
         "store": STORE,
         "listens": (Address("0.0.0.0", 8443), Address("0.0.0.0", 8080)),
+        "store_exists": False,
         "text": b"fleet: ci\n",
         "named": {"github-app.pem": b"key", "tls/server.pem": b"certificate"},
     }
@@ -102,7 +103,6 @@ def test_an_installation_starts_once_and_restarts_only_for_a_change(
         "etc/autoscaler/tls": 0o755,
         "etc/autoscaler/tls/server.pem": 0o400,
     }
-    assert place.there("var/lib/autoscaler").stat().st_mode & 0o777 == 0o700
     said.clear()
     apply(planned(), host, said.append)
     assert place.calls() == [f"systemctl enable {UNIT}", f"systemctl start {UNIT}"]
@@ -125,7 +125,11 @@ def test_a_unit_that_systemd_does_not_start_is_reported(
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"store": "sqlite:///state.db"}, f"write store: {STORE}"),
+        ({"store": "sqlite:///data/state.db"}, f"write store: {STORE}"),
+        (
+            {"store": "sqlite:///s.db", "text": b"store: sqlite:///s.db\n", "store_exists": True},
+            "mv s.db* /var/lib/autoscaler/",
+        ),
         ({"store": "sqlite:////srv/state.db"}, f"write store: {STORE}"),
         ({"named": {"../key": b""}}, "../key: is outside the folder of fleet.yaml"),
         ({"named": {"environment": b""}}, "this name is taken"),
@@ -136,6 +140,13 @@ def test_what_the_unit_could_not_run_is_refused(changed: dict[str, object], reas
     with pytest.raises(RefusedError) as raised:
         planned(**changed)
     assert reason in str(raised.value)
+
+
+def test_a_store_beside_the_fleet_file_moves_to_the_folder_that_the_unit_may_write() -> None:
+    text = b"fleet: ci\nstore: sqlite:///state.db\nlimits: {machines: 1}\n"
+    made = planned(store="sqlite:///state.db", text=text)
+    (content,) = [file.content for file in made.files if file.path.name == "fleet.yaml"]
+    assert content == text.replace(b"sqlite:///state.db", STORE.encode())
 
 
 def test_only_a_low_port_needs_a_capability() -> None:
@@ -258,6 +269,7 @@ def test_an_uninstallation_leaves_the_store_unless_it_is_purged(
 ) -> None:
     host = OwnUserHost(place.root)
     apply(planned(), host, said.append)
+    place.there("var/lib/autoscaler").mkdir(parents=True)
     place.calls()
     said.clear()
     remove(host, said.append, purge=False)
@@ -273,8 +285,6 @@ def test_an_uninstallation_leaves_the_store_unless_it_is_purged(
 def test_a_dry_run_prints_the_unit_and_no_secret(
     example: Path, place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    edit(example, "sqlite:///state.db", STORE)
-
     class Readable(OwnUserHost):
         def program(self) -> Path:
             return Path("/opt/autoscaler/bin/autoscaler")

@@ -42,10 +42,12 @@ def read_fleet(configuration: "Configuration") -> Fleet:
         if not Path(name).is_absolute()
     }
     listens = (settings.server.listen, settings.server.webhook_listen)
+    store = configuration.sqlite_file()
     return Fleet(
         settings.fleet,
         settings.store,
         tuple(one for one in listens if one is not None),
+        store is not None and store.exists(),
         configuration.path.read_bytes(),
         named,
     )

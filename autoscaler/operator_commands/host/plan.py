@@ -1,5 +1,6 @@
 """What `autoscaler install` makes on a host, as values: folders, files and the user. Pure."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -18,6 +19,8 @@ _PRIVILEGED_PORTS = 1024
 
 _HIDDEN = ("/home", "/root", "/run/user")
 """The folders that `ProtectHome=yes` hides from the unit (systemd.exec(5))."""
+
+_RELATIVE_STORE = re.compile(rb"^store:[ \t]*sqlite:///([^/\s]+)[ \t]*$", re.MULTILINE)
 
 _OTHERS_EXECUTE = 0o001
 _OTHERS_READ = 0o004
@@ -53,6 +56,7 @@ class Fleet:
     name: str
     store: str
     listens: tuple[Address, ...]
+    store_exists: bool
     text: bytes
     named: Mapping[str, bytes]
 
@@ -70,11 +74,7 @@ def plan(fleet: Fleet, program: Path, version: str, template: str) -> Plan:
 
     Raises RefusedError if the unit could not run with this fleet.yaml.
     """
-    if not PurePosixPath(fleet.store.removeprefix("sqlite:///")).is_relative_to(DATA):
-        raise RefusedError(
-            f"store: the controller may write to {DATA} alone: write store: {STORE}; to keep a store that "
-            "exists, run `autoscaler store backup` before and `autoscaler store restore` afterwards"
-        )
+    text = _with_store_in_data(fleet)
     for name in fleet.named:
         _refuse_outside(name)
     if any(address.port == 0 for address in fleet.listens):
@@ -96,13 +96,33 @@ def plan(fleet: Fleet, program: Path, version: str, template: str) -> Plan:
         for name, content in sorted(fleet.named.items())
     ]
     return Plan(
-        (*(Folder(path, 0o755) for path in folders), Folder(DATA, 0o700, USER)),
+        # systemd makes the folder of the store, and gives all in it to the user (StateDirectory=).
+        tuple(Folder(path, 0o755) for path in folders),
         (
             *named,
-            PlannedFile(CONFIGURATION / "fleet.yaml", fleet.text, 0o644),
+            PlannedFile(CONFIGURATION / "fleet.yaml", text, 0o644),
             PlannedFile(UNIT_FILE, unit.encode(), 0o644),
         ),
     )
+
+
+def _with_store_in_data(fleet: Fleet) -> bytes:
+    """Return the text of fleet.yaml with a relative store moved to DATA: the unit may write nowhere else.
+
+    Raises RefusedError for a store elsewhere, and for one that exists beside fleet.yaml.
+    """
+    path = fleet.store.removeprefix("sqlite:///")
+    if PurePosixPath(path).is_relative_to(DATA):
+        return fleet.text
+    text, moved = _RELATIVE_STORE.subn(f"store: sqlite:///{DATA}/".encode() + rb"\1", fleet.text)
+    if moved != 1 or "/" in path:
+        raise RefusedError(f"store: the controller may write to {DATA} alone: write store: {STORE}")
+    if fleet.store_exists:
+        raise RefusedError(
+            f"{path}: exists beside fleet.yaml, and the controller will use {DATA}/{path}. Stop the controller "
+            f"that uses it, and move it: mkdir -m 700 {DATA}; mv {path}* {DATA}/; then run this again"
+        )
+    return text
 
 
 def _refuse_outside(name: str) -> None:
