@@ -20,6 +20,7 @@ from autoscaler.operator_commands.fleet_file import DEFAULT, VARIABLE, ConfigOpt
 from autoscaler.operator_commands.images import commands as published_images
 from autoscaler.operator_commands.images.bake import bake
 from autoscaler.operator_commands.usage import PlainGroup
+from autoscaler.setup.command import init
 
 if TYPE_CHECKING:
     from autoscaler.config import Configuration, Problem
@@ -54,6 +55,9 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+commands.command()(init)
 
 
 @commands.command()

@@ -84,6 +84,11 @@ class Registration:
             self._gateway.for_anyone("POST", "/app-manifests/{code}/conversions", self._convert),
         ]
 
+    @property
+    def apps(self) -> list[RegisteredApp]:
+        """All Apps, in the order of their creation."""
+        return list(self._directory.apps.values())
+
     def by_hand(self, address: str) -> tuple[int, str]:
         """Fill in the form that URL parameters prefill, generate a key, and return the App's ID and the PEM."""
         parts = urlsplit(address)
@@ -187,8 +192,6 @@ class Registration:
             raise _InvalidError(f"Name is too long (maximum is {LONGEST_NAME} characters)")
         hook = manifest.get("hook_attributes")
         events = manifest.get("default_events") or []
-        if events and not hook:
-            raise _InvalidError("Hook can't be blank: the App subscribes to events")
         number = max((_FIRST_APP - 1, *self._directory.apps)) + 1
         active = hook is not None and bool(hook.get("active", True))
         made = RegisteredApp(
@@ -223,6 +226,8 @@ def _read(text: str) -> dict[str, Any]:
     for section in (manifest, *([hook] if hook is not None else [])):
         if not section.get("url"):
             raise _InvalidError('Error "url" wasn\'t supplied.')
+    if manifest.get("default_events") and hook is None:
+        raise _InvalidError("Default events need hook_attributes.")
     return dict(manifest)
 
 

@@ -50,24 +50,25 @@ def skus_text(skus: Mapping[str, Mapping[str, Any]], source: str) -> str:
     """Return the `skus` part, with a first line that names the source; at least one SKU."""
     lines = [f"# Imported from {show(source)}.", "skus:"]
     for name, sku in skus.items():
-        lines.append(f"  {_scalar(name)}:")
+        lines.append(f"  {scalar(name)}:")
         lines += [f"    {key}: {_flow(value)}" for key, value in sku.items()]
     return "\n".join(lines) + "\n"
 
 
 def whole_text(skus: Mapping[str, Mapping[str, Any]], source: str, provider: str) -> str:
     """Return a complete fleet.yaml with an EC2 provider of this name."""
-    return _REST.replace("PROVIDER", _scalar(provider)) + skus_text(skus, source)
+    return _REST.replace("PROVIDER", scalar(provider)) + skus_text(skus, source)
 
 
 def _flow(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_scalar(key)}: {_flow(at)}" for key, at in value.items()) + "}"
+        return "{" + ", ".join(f"{scalar(key)}: {_flow(at)}" for key, at in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_flow, value)) + "]"
-    return _scalar(value) if isinstance(value, str) else json.dumps(value)
+    return scalar(value) if isinstance(value, str) else json.dumps(value)
 
 
-def _scalar(text: str) -> str:
+def scalar(text: str) -> str:
+    """Return text as a YAML scalar, in quotes if it needs them."""
     plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS
     return text if plain else json.dumps(text)

@@ -1,0 +1,1 @@
+"""Writes the folder of a new fleet, and creates its GitHub App: `autoscaler init`."""

@@ -1,0 +1,38 @@
+"""What is left to do for a new fleet, in order: the steps at GitHub, and then commands."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from autoscaler.config import load
+from autoscaler.providers.registry import provider_kinds
+
+
+def remaining_steps(folder: Path, at_github: Sequence[str]) -> list[str]:
+    """Return the steps until the first job. Raises ConfigurationError."""
+    file = folder / "fleet.yaml"
+    settings = load(file, provider_kinds(), files=False).settings
+    name, provider = next(iter(settings.providers.items()))
+    section: Any = provider.section
+    steps = [*at_github]
+    online = ""
+    if provider.kind == "ec2":
+        steps += [
+            "once for each AWS account, for spot machines: "
+            "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+            f"build an image: autoscaler images bake linux-gpu --region {section.region} "
+            f"--subnet {section.subnets[0]}",
+        ]
+    else:
+        online = " --online"
+        steps.append(
+            f"give the controller its rights in the cluster of {name}: docs/deploy.md, Runner pods"
+        )
+    label = next(iter(settings.skus))
+    return [
+        *steps,
+        f"autoscaler check{online} {file}",
+        f"autoscaler serve -c {file}",
+        f"in a second terminal: autoscaler status -c {file}",
+        f"run a job with runs-on: [self-hosted, {label}]",
+    ]
