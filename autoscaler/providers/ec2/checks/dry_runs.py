@@ -1,6 +1,8 @@
 """Tries each permission of the controller by a dry run, or by a read where AWS has no dry run."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from autoscaler.controller.ports.provider import ProviderError
@@ -41,9 +43,14 @@ class Trials:
         reads = [*_READS]
         if any(one.capacity_reservation for one in self._options()):
             reads.append("DescribeCapacityReservations")
+        region = pricing_region(self._account.region)
         await asyncio.gather(
             *(self._try(api) for api in reads),
-            self._read("pricing:GetProducts", self._products),
+            *(
+                [self._read("pricing:GetProducts", partial(self._products, region))]
+                if region
+                else ()
+            ),
             self._read("servicequotas:ListServiceQuotas", self._quotas),
         )
         untried = set()
@@ -57,7 +64,7 @@ class Trials:
     async def _try(self, api: str, **parameters: Any) -> None:
         self._answers[f"ec2:{api}"] = await self._account.refusal(api, **parameters)
 
-    async def _read(self, action: str, call: Any) -> None:
+    async def _read(self, action: str, call: Callable[[], Awaitable[None]]) -> None:
         try:
             await call()
         except AwsRefusedError as error:
@@ -65,12 +72,10 @@ class Trials:
         else:
             self._answers[action] = None
 
-    async def _products(self) -> None:
-        region = pricing_region(self._account.region)
-        if region is not None:
-            await self._account.call(
-                "GetProducts", "pricing", region, ServiceCode="AmazonEC2", MaxResults=1
-            )
+    async def _products(self, region: str) -> None:
+        await self._account.call(
+            "GetProducts", "pricing", region, ServiceCode="AmazonEC2", MaxResults=1
+        )
 
     async def _quotas(self) -> None:
         await self._account.call(

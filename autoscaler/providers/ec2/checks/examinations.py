@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from autoscaler.config.configuration import Configuration
-from autoscaler.config.provider_kind import sections_of
+from autoscaler.config.provider_kind import options_of, sections_of
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.checks import Check, Examination, fine, unknown, wrong
@@ -25,7 +25,7 @@ from autoscaler.providers.ec2.checks.judgement import (
     judge_subnets,
     judge_types,
 )
-from autoscaler.providers.ec2.configuration import Ec2Section
+from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type, quota
 from autoscaler.providers.ec2.prices.quotas import QUOTA_CODES
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku, ec2_settings
@@ -212,9 +212,10 @@ class _Provider:
             return [wrong(name, "there is no such queue", why, fix)]
         return [fine(name, url)]
 
-    def _options(self) -> list[Any]:
-        """Return the launch options at this provider."""
-        return [one for sku in self.settings().skus.values() for one in sku.options.values()]
+    def _options(self) -> list[Ec2OptionKeys]:
+        """Return the launch options at this provider. Reads no file."""
+        found = options_of(self._configuration, Ec2Section, Ec2OptionKeys)
+        return [one.option for one in found if one.option.provider == self._name]
 
     def _needed(self) -> Mapping[str, int]:
         """Return the vCPUs of the smallest type by quota. Reservations have their quota already."""
