@@ -26,6 +26,12 @@ from autoscaler.views.past import Past, job_stages, machine_stages
 from autoscaler.views.quotas import QuotaView
 from autoscaler.views.status import SkuView, StatusView
 
+MOST_FAULTS = 5
+"""Faults that the first page shows at once. The others are one click away."""
+
+MOST_SKUS = 5
+"""SKUs with waiting jobs, and SKUs with machines, that the first page shows at once, for a phone."""
+
 
 @dataclass(frozen=True, slots=True)
 class SkuPage:
@@ -102,17 +108,20 @@ class Pages:
             frame,
             overview=overview,
             faults=found,
+            is_bad=any(one.recovered_at is None for one in found),
+            most_faults=MOST_FAULTS,
+            most_skus=MOST_SKUS,
             verdict=verdict(overview.status),
             hour=total(overview.hour),
             day=total(overview.day),
-            within=in_words(overview.objectives[0].seconds),
+            within=in_words(overview.objectives[0].seconds) if overview.objectives else "",
             machines_chart=machines_chart(overview.samples),
             waiting_chart=waiting_chart(overview.samples),
         )
 
     def sku(self, page: SkuPage, frame: Frame) -> str:
         """Return the page of a SKU: its faults, offerings, jobs and machines."""
-        found = [one for one in page.overview.status.faults if one.sku == page.sku.sku]
+        found = [one for one in page.overview.status.faults if page.sku.sku in one.skus]
         return self._templates.render("sku", frame, page=page, sku=page.sku, faults=found)
 
     def jobs(self, page: ListPage[JobView], state: str, frame: Frame) -> str:
@@ -172,11 +181,17 @@ class Pages:
 
 def verdict(status: StatusView) -> str:
     """Return one sentence: whether the fleet is fine, and if not, what is wrong first."""
-    if status.faults:
-        first, count = status.faults[0], len(status.faults) - 1
-        where = f"{first.about}: " if first.about else ""
-        return f"{where}{first.cause}{f', and {count} more' if count else ''}"
+    present = [fault for fault in status.faults if fault.recovered_at is None]
+    if present:
+        more = f", and {len(present) - 1} more" if len(present) > 1 else ""
+        return f"{present[0].name}{more}"
+    if status.overdue:
+        of = f"{status.overdue:,} of {_jobs(status.waiting)}"
+        return f"{of} for longer than the objective"
     if status.waiting:
-        jobs = "1 job waits" if status.waiting == 1 else f"{status.waiting:,} jobs wait"
-        return f"Fine: {jobs}, and machines are on their way"
+        return f"Fine: {_jobs(status.waiting)}, and machines are on their way"
     return "Fine: no job waits for a machine"
+
+
+def _jobs(count: int) -> str:
+    return "1 job waits" if count == 1 else f"{count:,} jobs wait"

@@ -1,6 +1,6 @@
 """Fills the templates. Every value is escaped, and a name that a template does not know is an error."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +13,7 @@ from autoscaler.console.links import GitHubPages
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.reasons.waiting import in_short
 from autoscaler.model.wording import duration, moment, sentence
+from autoscaler.views.status import SkuView
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,18 @@ class Templates:
             words=_words,
             in_short=in_short,
             sentence=sentence,
+            sort_by_age=_sort_by_age,
         )
-        self._environment.globals.update(github=github, assets=assets, time=_time)
+        self._environment.globals.update(github=github, assets=assets, time=_time, due=_due)
 
     def render(self, name: str, frame: Frame | None = None, **values: Any) -> str:
         """Return the HTML of a page. `frame` is None before the sign-in."""
         return self._environment.get_template(f"{name}.html").render(frame=frame, **values)
+
+
+def _sort_by_age(skus: Sequence[SkuView]) -> list[SkuView]:
+    """Return SKUs by the age of their oldest job, the oldest first. A missing age comes last."""
+    return sorted(skus, key=lambda one: one.oldest or 0.0, reverse=True)
 
 
 def _clock(at: Instant | None) -> str:
@@ -72,6 +79,12 @@ def _time(at: Instant | None, now: Instant) -> Markup:
     if at is None:
         return Markup("")
     text = f"{duration(now - at)} ago" if at <= now else f"in {duration(at - now)}"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(_iso(at), moment(at), text)
+
+
+def _due(at: Instant, now: Instant) -> Markup:
+    """Return a `time` element that shows in how long a moment comes: `now` if it has come."""
+    text = f"in {duration(at - now)}" if at > now else "now"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(_iso(at), moment(at), text)
 
 

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from autoscaler.model.identifiers import Instant, Seconds
 
 WAIT_BUCKETS = (5, 10, 20, 30, 60, 90, 120, 300, 600, 1800, 3600, 7200, 21600)
 """Seconds. A job starts on a ready machine in seconds, on a new one in minutes, without capacity in hours."""
@@ -121,36 +123,67 @@ def objective_of(objectives: tuple[WaitObjective, ...], sku: str) -> WaitObjecti
     return next((one for one in objectives if re.fullmatch(one.skus, sku)), None)
 
 
+RECOVERS_AFTER: Seconds = 300.0
+"""Jobs start late no more if none has for so long."""
+
+
 @dataclass(frozen=True, slots=True)
 class Starts:
     """How many jobs started in a time span, and how many of them later than their objective.
 
-    `target` is the share that should start in time.
+    `target` is the share that should start in time. `overdue` jobs have waited for longer than the objective,
+    and wait still: they count as late. `late_at` is when the last late job started (Unix seconds), or None.
     """
 
     started: int = 0
     late: int = 0
     target: float = WaitObjective().target
+    overdue: int = 0
+    late_at: Instant | None = None
 
     @property
     def in_time(self) -> float | None:
-        """Return the share of jobs that started within the objective; None if no job started."""
-        return (self.started - self.late) / self.started if self.started else None
+        """Return the share of jobs that started within the objective; None if no job started or is overdue."""
+        every = self.started + self.overdue
+        return (self.started - self.late) / every if every else None
 
     @property
     def meets_target(self) -> bool:
-        """Return True if enough jobs started in time, or none started."""
+        """Return True if enough jobs started in time, or none started and none is overdue."""
         share = self.in_time
         return share is None or share >= self.target
+
+    def recovered_at(self, now: Instant) -> Instant | None:
+        """Return when the last late job started, if no job has been late since, and none is; else None."""
+        if self.overdue or self.late_at is None or now - self.late_at < RECOVERS_AFTER:
+            return None
+        return self.late_at
+
+
+def with_overdue(
+    starts: Mapping[str, Starts],
+    overdue: Mapping[str, int],
+    objectives: tuple[WaitObjective, ...],
+) -> dict[str, Starts]:
+    """Return the starts by SKU with the jobs that are overdue now."""
+    found = dict(starts)
+    for sku, count in overdue.items():
+        objective = objective_of(objectives, sku)
+        if objective is not None:
+            known = found.get(sku, Starts(target=objective.target))
+            found[sku] = replace(known, overdue=count)
+    return found
 
 
 def total(starts: Mapping[str, Starts]) -> Starts:
     """Return the starts of all SKUs together. Their target is the mean, weighted by the starts."""
-    of = [one for one in starts.values() if one.started]
-    started = sum(one.started for one in of)
-    late = sum(one.late for one in of)
+    of = [one for one in starts.values() if one.started or one.overdue]
     if not of:
         return Starts()
-    if len({one.target for one in of}) == 1:
-        return Starts(started, late, of[0].target)
-    return Starts(started, late, sum(one.target * one.started for one in of) / started)
+    started, overdue = sum(one.started for one in of), sum(one.overdue for one in of)
+    target = of[0].target
+    if len({one.target for one in of}) > 1:
+        weighted = sum(one.target * (one.started + one.overdue) for one in of)
+        target = weighted / (started + overdue)
+    late_at = max((one.late_at for one in of if one.late_at is not None), default=None)
+    return Starts(started, sum(one.late for one in of), target, overdue, late_at)

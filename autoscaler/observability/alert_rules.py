@@ -12,7 +12,7 @@ from typing import Any
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.reasons import table
 from autoscaler.model.reasons.entry import Code, Runbook, Severity
-from autoscaler.model.reasons.table import FaultCode, WaitCode, that_fire
+from autoscaler.model.reasons.table import STILL_FAIL_WITHIN, FaultCode, WaitCode, that_fire
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.observability.alerting import (
     DAY,
@@ -142,12 +142,26 @@ def _waits() -> Iterator[Alert]:
     ):
         waiting = f"sum by (sku, reason) ({_waiting(that_fire(runbook))}) > 0"
         yield Alert(runbook, waiting, after, f"Jobs of {{{{ $labels.sku }}}} wait, because {why}")
+    yield from _not_served()
     yield _of(
         FaultCode.JOB_WAITS_FOR_HOURS,
         "max by (sku) (autoscaler_oldest_waiting_job_age_seconds) > {above}",
         5 * MINUTE,
         "A job of {{ $labels.sku }} has waited for {{ $value | humanizeDuration }}.",
     )
+
+
+def _not_served() -> Iterator[Alert]:
+    """Yield the alerts for several jobs, and for an old one, that no SKU serves or that `access` refuses."""
+    several, old = table.NOT_SERVED.above, table.NOT_SERVED.within
+    refused = f"sum by (reason) ({_waiting(sorted(table.DECIDED_BY_ACCESS))})"
+    for count, kind in (
+        ("sum by (reason) (autoscaler_jobs_without_sku)", "No SKU serves"),
+        (refused, "access refuses"),
+    ):
+        for bound, after in ((f">= {several:g}", 5 * MINUTE), ("> 0", old)):
+            summary = f"{kind} jobs that GitHub keeps queued for a day: {{{{ $labels.reason }}}}."
+            yield Alert(table.JOBS_NOT_SERVED, f"{count} {bound}", after, summary)
 
 
 def _machines_not_ready(scale: float) -> Alert:
@@ -178,8 +192,8 @@ def _launches(scale: float) -> Iterator[Alert]:
         30 * MINUTE,
         "{{ $labels.sku }} launches one machine at a time, because its last machines failed.",
     )
-    yield Alert(
-        Runbook(table.CIRCUIT_BREAKER.name, Severity.TICKET),
+    yield _of(
+        FaultCode.OPTION_CIRCUIT_OPEN,
         "max by (sku, provider) (autoscaler_launch_option_circuit_open) > 0"
         " unless on (sku) max by (sku) (autoscaler_sku_circuit_open) > 0",
         30 * MINUTE,
@@ -195,9 +209,12 @@ def _launches(scale: float) -> Iterator[Alert]:
     )
     code = FaultCode.HEALTH_CHECKS_FAIL
     failed, by = "autoscaler_health_checks_failed_total", "sku, check, image"
+    within, still = _within(code, scale), span(STILL_FAIL_WITHIN * scale)
     yield _of(
         code,
-        increased(failed, by, _within(code, scale), ">= {above}"),
+        # A circuit breaker launches few machines: until a job of the SKU starts, older failures count, too.
+        f"({increased(failed, by, within, '>= {above}')}) or ({increased(failed, by, still, '>= {above}')} "
+        f"unless on (sku) sum by (sku) (increase({STARTS}[{within}])) > 0)",
         0.0,
         "Machines of {{ $labels.sku }} with the image {{ $labels.image }} "
         "fail their health check {{ $labels.check }}.",

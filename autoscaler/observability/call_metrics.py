@@ -15,7 +15,7 @@ from autoscaler.model.jobs.runner_group_excess import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.machines.failures import HEALTH_CHECKS
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.prices_and_quotas import PriceSource, QuotaSource
-from autoscaler.observability.labels import IMAGE, BoundedLabel
+from autoscaler.observability.labels import IMAGE, UNKNOWN_IMAGE, BoundedLabel
 from autoscaler.observability.watched import WatchedSeries
 
 CONCLUSIONS = (
@@ -30,8 +30,6 @@ CONCLUSIONS = (
     "startup_failure",
 )
 """GitHub's conclusions of a completed job (docs.github.com: REST API, workflow jobs)."""
-
-UNKNOWN_IMAGE = "unknown"
 
 
 def counts(counter: str, *labels: str) -> Callable[..., None]:

@@ -14,6 +14,8 @@ WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/{}\-]{0,99}", re.ASCII)
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\-]{0,499}", re.ASCII)
 """The ID of a machine image, or the reference of a container image with its registry, tag and digest."""
 
+UNKNOWN_IMAGE = "unknown"
+
 
 class BoundedLabel:
     """A label with at most `len(known) + extra + 1` values."""

@@ -13,7 +13,8 @@ from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import ExitReason
 from autoscaler.model.reasons.table import FaultCode
-from autoscaler.observability.call_metrics import UNKNOWN_IMAGE, CallMetrics, add, counts, observe
+from autoscaler.observability.call_metrics import CallMetrics, add, counts, observe
+from autoscaler.observability.labels import UNKNOWN_IMAGE
 from autoscaler.views.cost import Spent
 
 MOST_NODES = 50
@@ -62,7 +63,7 @@ class PrometheusTelemetry(CallMetrics):
         observe(self.histograms["job_queue_duration_seconds"].labels(self._sku.value(sku)), waited)
         if (name := self._repositories.get(repository.lower())) is not None:
             observe(self.histograms["repository_job_queue_duration_seconds"].labels(name), waited)
-        self._note_start()
+        self._note_start(self._sku.value(sku))
 
     def job_waited(self, sku: SkuName, stages: Mapping[WaitStage, Seconds]) -> None:
         """See `Telemetry.job_waited`."""
@@ -173,6 +174,8 @@ class PrometheusTelemetry(CallMetrics):
             for sku, count in by_sku.items():
                 key = (gauge, (self._sku.value(sku),))
                 now[key] = now.get(key, 0) + count
+        for why, count in counts.jobs_without_sku.items():
+            now[self.gauges["jobs_without_sku"], (why.value,)] = count
         for (sku, code), count in counts.waiting_reasons.items():
             reason = (self.gauges["jobs_waiting_by_reason"], (self._sku.value(sku), code.value))
             now[reason] = now.get(reason, 0) + count

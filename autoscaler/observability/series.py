@@ -36,6 +36,7 @@ GAUGES: Mapping[str, tuple[str, str]] = {
     "jobs_waiting": ("Jobs that wait for a runner.", "sku"),
     "jobs_waiting_by_reason": ("Jobs that wait, by the reason.", "sku reason"),
     "oldest_waiting_job_age_seconds": ("Age of the oldest job that waits for a runner.", "sku"),
+    "jobs_without_sku": ("Queued jobs that no SKU serves now.", "reason"),
     "jobs_in_progress": ("Jobs in progress.", "sku"),
     "jobs_awaiting_approval": ("Jobs that GitHub holds back.", "sku"),
     "machines": ("Machines and unanswered slots, by state.", "sku state"),
@@ -248,6 +249,7 @@ class Series:
         """Let the series exist whose number does not grow with SKUs times reasons (docs/metrics.md)."""
         for reason in Unmatched:
             self.counters["jobs_unmatched"].labels(reason.value)
+            self.gauges["jobs_without_sku"].labels(reason.value)
         for stage in WaitStage:
             self.histograms["job_wait_stage_duration_seconds"].labels(stage.value)
         for state in RunState:

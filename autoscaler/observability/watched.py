@@ -3,6 +3,7 @@
 The thresholds are those of the alerts, without the delays after which an alert fires.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.reasons.faults import Fault
-from autoscaler.model.reasons.table import FaultCode
+from autoscaler.model.reasons.table import STILL_FAIL_WITHIN, FaultCode
+from autoscaler.model.wait_objectives import RECOVERS_AFTER
 from autoscaler.model.wording import counted, data_size, duration
+from autoscaler.observability.labels import UNKNOWN_IMAGE
 from autoscaler.observability.series import Series
 
 BUDGET_RESETS_AFTER: Seconds = 3600.0
@@ -69,6 +72,8 @@ class WatchedSeries(Series):
         """When the first job since the last webhook started."""
         self._recent: dict[tuple[str, ...], deque[Instant]] = {}
         """By code and labels: when the last ones happened of what counts for a time."""
+        self._started: dict[str, Instant] = {}
+        """When the last job of each SKU started."""
         self._excess = 0
         self._excess_since: Instant | None = None
         self._writes: dict[str, deque[_Writes]] = {}
@@ -103,7 +108,8 @@ class WatchedSeries(Series):
         elif answer in _NOT_STORED:
             self._note(FaultCode.STORE_FAILS, answer)
 
-    def _note_start(self) -> None:
+    def _note_start(self, sku: str) -> None:
+        self._started[sku] = self._now()
         # A webhook that was accepted a moment ago may have reported this start.
         if (
             self._webhooks
@@ -135,9 +141,11 @@ class WatchedSeries(Series):
         times = deque[Instant](maxlen=max(1, int(code.entry.threshold.above)))
         self._recent.setdefault((code, *labels), times).append(self._now())
 
-    def _recently(self, code: FaultCode) -> Iterator[tuple[Instant, tuple[str, ...]]]:
+    def _recently(
+        self, code: FaultCode, within: Seconds | None = None
+    ) -> Iterator[tuple[Instant, tuple[str, ...]]]:
         """Yield the labels of what happened often enough, in order, each with the last time."""
-        since = self._now() - code.entry.threshold.within
+        since = self._now() - (code.entry.threshold.within if within is None else within)
         for (of, *labels), times in sorted(self._recent.items()):
             if of == code and len(times) == times.maxlen and times[0] > since:
                 yield times[-1], tuple(labels)
@@ -147,7 +155,8 @@ class WatchedSeries(Series):
         if (last := max(self._recently(code), default=None)) is not None:
             at, (answer,) = last
             why = f"{_NOT_STORED[DeliveryAnswer(answer)]} ({answer})"
-            yield Fault.of(code, ago=duration(now - at), why=why)
+            over = self._arrived_at if self._arrived_at > at else None
+            yield Fault.of(code, ago=duration(now - at), why=why, recovered_at=over)
         silent = now - self._arrived_at
         if self._missed_at is None or silent < _SILENT.within:
             return
@@ -157,9 +166,17 @@ class WatchedSeries(Series):
 
     def _of_machines(self) -> Iterator[Fault]:
         now, code = self._now(), FaultCode.HEALTH_CHECKS_FAIL
-        within = duration(code.entry.threshold.within)
-        for _, (sku, check, image) in self._recently(code):
-            yield Fault.of(code, sku=sku, check=check, image=image, within=within)
+        recent = {labels for _, labels in self._recently(code)}
+        for at, labels in self._recently(code, STILL_FAIL_WITHIN):
+            sku, check, image = labels
+            started = self._started.get(sku, -math.inf)
+            if labels not in recent and now - started < code.entry.threshold.within:
+                continue
+            over = at if started > at and now - at >= RECOVERS_AFTER else None
+            within = code.entry.threshold.within if labels in recent else STILL_FAIL_WITHIN
+            said = {"check": check, "image": image, "within": duration(within)}
+            about = image if image != UNKNOWN_IMAGE else sku
+            yield Fault.of(code, about, sku=sku, recovered_at=over, **said)
         opened = {sku for (sku,), is_open in _values(self.gauges["sku_circuit_open"]) if is_open}
         for _, (sku,) in self._recently(FaultCode.RUNNER_VERSION_REFUSED):
             if sku in opened:

@@ -94,10 +94,14 @@ class Headroom:
     def in_quota(self, quota: str) -> int:
         """Return how many more units of this quota may be used."""
         if quota not in self.by_quota:
-            configured = self.fleet.catalogue.limits.quotas.get(quota, _NO_LIMIT)
-            limit = self.fleet.quotas.get(quota, configured)
-            self.by_quota[quota] = limit - self.fleet.usage.by_quota.get(quota, 0)
+            used = self.fleet.usage.by_quota.get(quota, 0)
+            self.by_quota[quota] = self.quota_limit(quota) - used
         return self.by_quota[quota]
+
+    def quota_limit(self, quota: str) -> int:
+        """Return how many units of this quota the fleet may use in all."""
+        configured = self.fleet.catalogue.limits.quotas.get(quota, _NO_LIMIT)
+        return self.fleet.quotas.get(quota, configured)
 
     def fits(self, placement: Placement) -> bool:
         """Return whether the limits on machines, dollars and quotas allow one more machine there."""

@@ -59,7 +59,8 @@ class Search:
             )
             if throttled is not None:
                 # A token bucket refills in seconds, so waiting is better than a more expensive option.
-                self._add_hold(option.provider, throttled, WaitCode.THROTTLED, "provider")
+                code, where = WaitCode.THROTTLED, option.provider
+                self._add(_held(option.provider, throttled, where, code, "provider"))
                 return None
             for placement in self._placements(index, option):
                 if self.headroom.takes(placement):
@@ -69,27 +70,23 @@ class Search:
                     self.headroom.short_of_tokens.add(option.provider)
                     until = self.headroom.next_request_at()
                     about = (option.provider,)
-                    self._add(WaitReason(WaitCode.LAUNCH_RATE, about, until=until))
+                    code, where = WaitCode.LAUNCH_RATE, option.provider
+                    self._add(WaitReason(code, about, until=until, where=where))
                     return None
         if not self.reasons:
             self._add(WaitReason(WaitCode.NO_OFFERING))
         return None
 
     def _limit_reached(self) -> WaitReason | None:
-        if self.headroom.in_sku(self.sku) <= 0:
-            most = self.sku.max_machines or 0  # without a limit, none is reached
-            return WaitReason(WaitCode.MAX_MACHINES, (self.sku.name,), count=most)
-        if self.headroom.machines <= 0:
-            limit = self.fleet.catalogue.limits.machines or 0
-            return WaitReason(WaitCode.FLEET_MACHINES, count=limit)
-        return self.headroom.circuit_breakers.sku_blocked(self.sku.name)
+        limit = limit_of_sku(self.headroom, self.sku)
+        return limit or self.headroom.circuit_breakers.sku_blocked(self.sku.name)
 
     def _placements(self, index: int, option: LaunchOption) -> Iterator[Placement]:
         now, cooldowns = self.fleet.now, self.fleet.cooldowns
         if (
             hold := active_cooldown(cooldowns, launch_option_key(self.sku.name, index), now)
         ) is not None:
-            self._add_hold(option.provider, hold)
+            self._add(_held(option.provider, hold, option.provider))
             return
         if (
             blocked := self.headroom.circuit_breakers.option_blocked(self.sku.name, index)
@@ -109,27 +106,22 @@ class Search:
         provider, kind, zone = offering.provider, offering.capacity_type, offering.zone
         name, quota = offering.key, offering.quota_key
         if offering.until is not None and self.fleet.now >= offering.until:
-            self._add(WaitReason(WaitCode.CAPACITY, (name,), variant="taken_back"))
+            code, variant = WaitCode.CAPACITY, "taken_back"
+            self._add(WaitReason(code, (name,), where=provider, variant=variant))
             return False
-        for key, what in (
-            (capacity_type_key(provider, kind), f"{kind} at {provider}"),
-            (zone_key(provider, zone), f"zone {zone} of {provider}"),
-            (offering_key(name), name),
-            (sku_offering_key(self.sku.name, name), f"{name} for {self.sku.name}"),
-            (quota_key(quota), name),
+        for key, what, where in (
+            (capacity_type_key(provider, kind), f"{kind} at {provider}", provider),
+            (zone_key(provider, zone), f"zone {zone} of {provider}", provider),
+            (offering_key(name), name, provider),
+            (sku_offering_key(self.sku.name, name), f"{name} for {self.sku.name}", provider),
+            (quota_key(quota), name, quota),
         ):
             hold = active_cooldown(self.fleet.cooldowns, key, self.fleet.now)
             if hold is not None:
-                self._add_hold(what, hold)
+                self._add(_held(what, hold, where))
                 return False
-        if self.headroom.in_quota(quota) < offering.quota_units:
-            configured = self.fleet.catalogue.limits.quotas.get(quota, 0)
-            limit = self.fleet.quotas.get(quota, configured)
-            self._add(WaitReason(WaitCode.QUOTA, (quota,), count=limit, variant="used_up"))
-            return False
-        if offering.dollars_per_hour > self.headroom.dollars + ROUNDING:
-            dollars = self.fleet.catalogue.limits.dollars_per_hour or 0.0
-            self._add(WaitReason(WaitCode.FLEET_DOLLARS, count=dollars))
+        if (limit := limit_of_offering(self.headroom, offering)) is not None:
+            self._add(limit)
             return False
         return True
 
@@ -142,12 +134,39 @@ class Search:
             self._add(reason)
         return hold is not None
 
-    def _add_hold(
-        self, name: str, hold: Cooldown, code: WaitCode | None = None, variant: str = ""
-    ) -> None:
-        code = code or WaitCode(hold.failure.value)
-        self._add(WaitReason(code, (name,), hold.reason, hold.until, variant=variant))
-
     def _add(self, reason: WaitReason) -> None:
         if reason not in self.reasons:
             self.reasons.append(reason)
+
+
+def _held(
+    name: str, hold: Cooldown, where: str, code: WaitCode | None = None, variant: str = ""
+) -> WaitReason:
+    """Return the reason of a hold. `where` is the quota or the provider that it concerns."""
+    code = code or WaitCode(hold.failure.value)
+    return WaitReason(code, (name,), hold.reason, hold.until, where=where, variant=variant)
+
+
+def limit_of_sku(headroom: Headroom, sku: Sku) -> WaitReason | None:
+    """Return the limit on machines that allows no further one of a SKU, or None."""
+    if headroom.in_sku(sku) <= 0:
+        most = sku.max_machines or 0  # without a limit, none is reached
+        return WaitReason(WaitCode.MAX_MACHINES, (sku.name,), count=most)
+    if headroom.machines <= 0:
+        limit = headroom.fleet.catalogue.limits.machines or 0
+        return WaitReason(WaitCode.FLEET_MACHINES, count=limit)
+    return None
+
+
+def limit_of_offering(headroom: Headroom, offering: Offering) -> WaitReason | None:
+    """Return the quota or the limit on dollars that allows no machine of an offering, or None."""
+    quota = offering.quota_key
+    if headroom.in_quota(quota) < offering.quota_units:
+        limit = headroom.quota_limit(quota)
+        variant = "too_small" if limit < offering.quota_units else "used_up"
+        variant = variant if limit > 0 else "none"
+        return WaitReason(WaitCode.QUOTA, (quota,), count=limit, where=quota, variant=variant)
+    if offering.dollars_per_hour > headroom.dollars + ROUNDING:
+        dollars = headroom.fleet.catalogue.limits.dollars_per_hour or 0.0
+        return WaitReason(WaitCode.FLEET_DOLLARS, count=dollars)
+    return None

@@ -42,8 +42,7 @@ def waiting_reasons(
         served = matching.kinds[demand]
         runs = [Waiting(count, _BY_KIND[kind]) for kind, count in enumerate(served) if count]
         if served[SupplyKind.READY] and (hold := _registration_hold(fleet, demand)) is not None:
-            code, about = WaitCode.REGISTRATION_ON_HOLD, (demand.scope,)
-            reason = WaitReason(code, about, hold.reason, hold.until)
+            reason = _registration_held(demand, hold)
             at = int(served[SupplyKind.RUNNER] > 0)
             runs[at] = Waiting(served[SupplyKind.READY], (reason,), blocked=True)
         if rest := len(queue) - sum(served):
@@ -82,6 +81,22 @@ def not_assigned(
 
 def _registration_hold(fleet: Fleet, demand: DemandClass) -> Cooldown | None:
     return active_cooldown(fleet.cooldowns, registration_key(demand.scope), fleet.now)
+
+
+def _registration_held(demand: DemandClass, hold: Cooldown) -> WaitReason:
+    """Return why no runner registers. GitHub's rate limits have codes of their own, found by GitHub's words.
+
+    docs.github.com, "Rate limits for the REST API": "You have exceeded a secondary rate limit", "API rate limit
+    exceeded".
+    """
+    said = hold.reason.lower()
+    if "secondary rate limit" in said or "abuse detection" in said:
+        code, about = WaitCode.GITHUB_SECONDARY_LIMIT, demand.account
+    elif "rate limit" in said:
+        code, about = WaitCode.GITHUB_PRIMARY_LIMIT, demand.account
+    else:
+        code, about = WaitCode.REGISTRATION_ON_HOLD, demand.scope
+    return WaitReason(code, (about,), hold.reason, hold.until)
 
 
 def _full_shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> tuple[WaitReason, ...]:

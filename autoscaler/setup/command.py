@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sys
 import webbrowser
 from pathlib import Path
@@ -24,7 +25,7 @@ _Several = list[str] | None
 
 def init(  # noqa: PLR0913 - each is an option of the command
     folder: Annotated[
-        Path, typer.Argument(metavar="[FOLDER]", help="The folder of the fleet.")
+        Path, typer.Argument(metavar="FOLDER", help="The folder of the fleet.")
     ] = Path("fleet"),
     org: Annotated[str | None, typer.Option(help="The organization to serve.")] = None,
     repo: Annotated[
@@ -208,7 +209,7 @@ def _own_app(folder: Path, chosen: "Choices", name: str, app: _App, asking: "obj
     number = asking.text(
         str(app.number) if app.number is not None else None, "--app-id", "The App's ID"
     )
-    if not number.isascii() or not number.isdigit() or not 0 < len(number) <= 15:
+    if re.fullmatch("[1-9][0-9]{0,14}", number) is None:
         raise typer.BadParameter(f"--app-id: {number!r} is not the number on the App's page")
     kept = folder / KEY
     given = str(app.key) if app.key is not None else str(kept) if kept.exists() else None

@@ -24,6 +24,8 @@ from autoscaler.model.operators import (
     provider_target,
     sku_target,
 )
+from autoscaler.planner.placement import Headroom
+from autoscaler.planner.search import limit_of_offering, limit_of_sku
 
 HoldCounts = Counter[tuple[ProviderName, CapacityType, FailureClass]]
 
@@ -32,9 +34,9 @@ HoldCounts = Counter[tuple[ProviderName, CapacityType, FailureClass]]
 class OptionView:
     """One offering of a launch option, in order of preference.
 
-    `on_hold` is why it is not used now: the provider's words, or which operator paused it; empty if a machine
-    may be launched there. `until` is when the hold ends, None if an operator ends it. `failures` is how many
-    failures in a row led to it.
+    `on_hold` is why it is not used now: the provider's words, which operator paused it, or which limit is
+    reached; empty if a machine may be launched there. `until` is when the hold ends, None if an operator or a
+    limit ends it. `failures` is how many failures in a row led to it.
     """
 
     sku: str
@@ -76,15 +78,24 @@ def offerings_of(fleet: Fleet, skus: Sequence[SkuName]) -> Iterator[OptionView]:
 
 def _offering(fleet: Fleet, sku: SkuName, option: int, offering: Offering) -> OptionView:
     hold = _hold(fleet, sku, option, offering)
+    limit = _limit(fleet, sku, offering) if hold is None else ""
     return OptionView(
         sku=sku,
         option=option,
         offering=offering.key,
         dollars_per_hour=offering.dollars_per_hour,
-        on_hold=hold.reason if hold is not None else "",
+        on_hold=hold.reason if hold is not None else limit,
         until=hold.until if hold is not None and fleet.now < hold.until < NO_END else None,
         failures=hold.failures if hold is not None else 0,
     )
+
+
+def _limit(fleet: Fleet, sku: SkuName, offering: Offering) -> str:
+    """Return the limit that allows no machine of an offering, as the planner says it, or an empty text."""
+    headroom = Headroom(fleet)
+    limit = limit_of_sku(headroom, fleet.catalogue.skus[sku])
+    limit = limit or limit_of_offering(headroom, offering)
+    return limit.message if limit is not None else ""
 
 
 def _hold(fleet: Fleet, sku: SkuName, option: int, offering: Offering) -> Cooldown | None:

@@ -145,6 +145,8 @@ def _when_the_reason_ends(_fleet: Fleet, _job: Job, wait: Wait) -> NextEvent:
         codes = {reason.code for reason in wait.reasons}
         # Other repositories get the next machine, even if a limit is the first reason.
         code = WaitCode.FAIR_SHARE if WaitCode.FAIR_SHARE in codes else wait.code
+        if code is WaitCode.QUOTA and wait.reasons[0].variant in _NO_MACHINE_HELPS:
+            return NextEvent("the provider raises the quota, after you ask for it")
         return NextEvent(code.entry.next_event or "an operator has to act on the reason")
     return NextEvent("the controller tries to launch a machine again", min(ends))
 
@@ -280,6 +282,9 @@ def _is_idle(runner: Runner) -> bool:
     return runner.state in IDLE_STATES and not runner.passed_over
 
 
+_NO_MACHINE_HELPS = frozenset({"none", "too_small"})
+"""Variants of a quota that allows no machine, even if all others end."""
+
 _BY_CODE: dict[Code, Callable[[Fleet, Job, Wait], NextEvent]] = {
     WaitCode.RUNNER_IDLE: _runner_takes_it,
     WaitCode.MACHINE_READY: _machine_registers,
@@ -291,6 +296,8 @@ _BY_CODE: dict[Code, Callable[[Fleet, Job, Wait], NextEvent]] = {
 _TIMES: dict[Code, Callable[[Fleet, Job, Wait], Instant | None]] = {
     WaitCode.LAUNCH_PLANNED: lambda fleet, _job, _wait: fleet.now,
     WaitCode.REGISTRATION_ON_HOLD: lambda _fleet, _job, wait: wait.reasons[0].until,
+    WaitCode.GITHUB_PRIMARY_LIMIT: lambda _fleet, _job, wait: wait.reasons[0].until,
+    WaitCode.GITHUB_SECONDARY_LIMIT: lambda _fleet, _job, wait: wait.reasons[0].until,
     WaitCode.JOB_UNCONFIRMED: lambda fleet, job, _wait: fleet.reads.get(job.id, fleet.now),
     WaitCode.RUN_UNKNOWN: _run_read_at,
     WaitCode.FORK_NOT_ALLOWED: _expires_at,

@@ -10,6 +10,7 @@ from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.machines.machine import ExitReason, MachineState
 from autoscaler.model.reasons.table import FaultCode
+from autoscaler.model.wait_objectives import RECOVERS_AFTER
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
 from autoscaler.observability.alerting import span
 from autoscaler.observability.metrics import PrometheusTelemetry
@@ -109,10 +110,33 @@ def test_three_machines_of_an_image_that_fail_the_same_check_are_a_fault_of_the_
     assert watch.codes() == []
     watch.telemetry.health_check_failed(GPU, "gpu_count", BAD)
     (trouble,) = watch.telemetry.faults()
-    assert (trouble.code, trouble.about) == ("health_checks_fail", "gpu")
+    assert (trouble.code, trouble.about, trouble.skus) == ("health_checks_fail", BAD, ("gpu",))
     assert f"of image {BAD} failed their health check gpu_count" in trouble.message
+    # The circuit breaker launches few machines now: without a start of the SKU, all of them still fail.
     watch.now += WINDOW
+    assert watch.codes() == ["health_checks_fail"]
+    watch.telemetry.job_started(GPU, "acme/widgets", 1.0)
     assert watch.codes() == []
+
+
+def test_failed_health_checks_have_recovered_once_jobs_start(watch: Watch) -> None:
+    for _ in range(3):
+        watch.telemetry.health_check_failed(GPU, "gpu_count", BAD)
+    failed_at = watch.now
+    watch.now += RECOVERS_AFTER
+    watch.telemetry.job_started(GPU, "acme/widgets", 1.0)
+    (fault,) = watch.telemetry.faults()
+    assert (fault.recovered_at, fault.is_page) == (failed_at, False)
+
+
+def test_a_store_that_accepts_webhooks_again_has_recovered(watch: Watch) -> None:
+    watch.telemetry.delivery(DeliveryAnswer.STORE_FAILED)
+    (fault,) = watch.telemetry.faults()
+    assert (fault.recovered_at, fault.is_page) == (None, True)
+    watch.now += 5.0
+    watch.telemetry.delivery(DeliveryAnswer.ACCEPTED)
+    (fault,) = watch.telemetry.faults()
+    assert (fault.recovered_at, fault.is_page) == (watch.now, False)
 
 
 def test_jobs_outside_access_are_a_fault_for_half_an_hour(watch: Watch) -> None:

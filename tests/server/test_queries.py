@@ -85,7 +85,14 @@ async def test_the_status_has_the_troubles_and_each_sku(asked: Asked) -> None:
             "code": "max_machines",
             "about": "gpu",
             "message": "1 job waits: max_machines of gpu (1) is reached",
-            "sku": "gpu",
+            "skus": ["gpu"],
+            "jobs": 1,
+            "mend": "raise max_machines of gpu in fleet.yaml, or wait",
+            "effects": [],
+            "since": None,
+            "trend": "steady",
+            "after": "",
+            "recovered_at": None,
         }
     ]
     assert [one["sku"] for one in seen["skus"]] == ["gpu", "cpu"]

@@ -16,10 +16,11 @@ from autoscaler.model.reasons.table import FaultCode, Unmatched, WaitCode
 from autoscaler.model.reasons.waiting import Reason
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, Starts
 from autoscaler.views.explanation import explain_job, explain_labels
+from autoscaler.views.faults import Counts
 from autoscaler.views.job_lists import JobFilter, running_jobs, unmatched_jobs, waiting_jobs
 from autoscaler.views.listed import Part
 from autoscaler.views.machines import MachineFilter, machines, named
-from autoscaler.views.status import Counts, status
+from autoscaler.views.status import status
 from autoscaler.views.waits import Wait, wait_of
 from tests.ledger.builders import ALICE, GPU, World
 from tests.ledger.test_holds import leaves_idle
@@ -254,17 +255,18 @@ def test_long_waits_and_late_starts_are_troubles_of_skus_without_others() -> Non
     )
     seen = status(world.fleet(), world.plan().waiting, counts)
     assert [(one.code, one.about, one.message) for one in seen.faults] == [
+        ("max_machines", "gpu", "1 job waits: max_machines of gpu (1) is reached"),
         (
             "job_waits_for_hours",
-            "cpu",
+            "",
             "a job has waited for 2h01m: a machine for the job is about to be requested",
         ),
-        (
-            "jobs_start_late",
-            "arm",
-            "1 job of 10 started later than 5 minutes after being queued, in the last hour",
-        ),
-        ("max_machines", "gpu", "1 job waits: max_machines of gpu (1) is reached"),
+        ("jobs_start_late", "", "1 job of 10 waited for longer than 5 minutes in the last hour"),
+    ]
+    assert [(one.skus, one.effects) for one in seen.faults] == [
+        (("gpu",), ("job_waits_for_hours", "jobs_start_late")),
+        (("cpu",), ("jobs_start_late",)),
+        (("arm",), ()),
     ]
 
 
@@ -322,15 +324,15 @@ def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None
     )
     seen = status(world.fleet(), world.plan().waiting, counts)
     assert [(one.code, one.about) for one in seen.faults] == [
-        ("circuit_open", "gpu"),
         ("store_fails", ""),
         ("provider_not_listed", "west"),
+        ("health_check", "gpu"),
         ("machines_not_terminating", ""),
         ("machines_unverified", ""),
         ("machines_foreign", ""),
         ("paused", "all"),
     ]
-    assert "gpu_count: 7 of 8" in seen.faults[0].message
+    assert "gpu_count: 7 of 8" in seen.faults[2].message
     assert seen.dollars_per_hour == 3.5
     assert seen.faults[4].message.startswith("1 machine: ")
     assert seen.faults[5].message == (

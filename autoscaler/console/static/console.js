@@ -4,15 +4,29 @@
 
 (() => {
   const RELOAD_WITHOUT_EVENTS = 15000;
+  const PATIENCE = 20000;
   const live = document.getElementById("live");
   const main = document.getElementById("content");
   const news = document.getElementById("news");
+  const old = document.getElementById("not-refreshed");
   let loading = false;
   let stale = false;
+  let failed = false;
+  let state = ["", ""];
 
-  function say(text, state) {
+  // After a failure the page keeps what it showed, and says its age until a load succeeds.
+  function show() {
+    const loaded = document.querySelector("footer time").dateTime.slice(11, 19);
+    const [text, kind] = failed ? ["", "off"] : state;
     if (live.textContent !== text) live.textContent = text;
-    live.className = `live ${state}`;
+    live.className = `live ${kind}`;
+    const age = failed ? `Not refreshed since ${loaded}Z; trying again.` : "";
+    if (old.textContent !== age) old.textContent = age;
+  }
+
+  function say(text, kind) {
+    state = [text, kind];
+    show();
   }
 
   function verdict() {
@@ -55,30 +69,43 @@
     loading = true;
     stale = false;
     try {
-      const answer = await fetch(location.href, { credentials: "same-origin", cache: "no-store" });
+      const signal = AbortSignal.timeout(PATIENCE);
+      const answer = await fetch(location.href, { credentials: "same-origin", cache: "no-store", signal });
+      const isPage = (answer.headers.get("content-type") || "").startsWith("text/html");
+      // A page of something that is gone has another status, and is a page.
+      if (answer.status >= 500 || answer.status === 429 || !isPage) throw new Error(`answered ${answer.status}`);
       const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-      if (!next.getElementById("live")) {
+      if (next.getElementById("token")) {
         location.reload(); // the session is over: the page is the form for the token
         return;
       }
+      if (!next.getElementById("live") || !next.getElementById("content")) throw new Error("no page");
       replace(next);
+      failed = false;
     } catch {
-      say("The controller does not answer.", "off");
+      failed = true;
+      stale = true;
     } finally {
       loading = false;
+      show();
     }
   }
 
   function listen() {
     const events = new EventSource("/events");
-    events.addEventListener("open", () => say("Live.", "on"));
+    events.addEventListener("open", () => {
+      say("Live.", "on");
+      if (failed) update();
+    });
     events.addEventListener("changed", update);
     events.addEventListener("error", () => {
       if (events.readyState === EventSource.CLOSED) {
         say("Reloads every 15 s.", "");
         setInterval(update, RELOAD_WITHOUT_EVENTS);
       } else {
-        say("The controller does not answer. Trying again.", "off");
+        failed = true;
+        stale = true;
+        show();
       }
     });
     addEventListener("pagehide", () => events.close());

@@ -1,12 +1,14 @@
 """Answers operators' questions from the ledger, the last plan and the stored history."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.operators.recent_past import DAY, HOUR, RecentPast
+from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.reporting.fault_history import recorded_faults
+from autoscaler.controller.reporting.fault_times import FaultTimes
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.jobs.job_waits import machine_of
 from autoscaler.model import changes
@@ -18,17 +20,19 @@ from autoscaler.model.machines.machine import Machine
 from autoscaler.model.plan import Plan
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.spells import FaultSpell
+from autoscaler.model.wait_objectives import with_overdue
 from autoscaler.views import grid, machines
 from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (
     Explanation,
     explain_job,
 )
+from autoscaler.views.faults import Counts
 from autoscaler.views.grid import Grid, RepositoryView
 from autoscaler.views.machines import MachineView
 from autoscaler.views.overview import Overview, oldest_jobs
 from autoscaler.views.past import Past, past_of, waited_until
-from autoscaler.views.status import Counts, StatusView, status
+from autoscaler.views.status import StatusView, status
 from autoscaler.views.waits import Reasons
 
 KINDS = ("job", "machine", "runner", "launch_request", "sku", "provider", "fleet", "installation")
@@ -50,13 +54,17 @@ class FleetQueries:
         self,
         journal: Journal,
         store: Store,
-        providers: Collection[ProviderName],
+        providers: Mapping[ProviderName, Provider],
         last_plan: Callable[[], Plan],
         recent_past: RecentPast,
         observed: Callable[[], Sequence[Fault]],
         spent: Callable[[], Spent],
+        image_name: Callable[[ProviderName, str], str],
     ) -> None:
-        """`observed` returns the faults that only the metrics show, `spent` what was paid so far."""
+        """`observed` returns the faults that only the metrics show, `spent` what was paid so far.
+
+        `image_name` returns the name of a provider's image by its ID, or an empty text.
+        """
         self._journal = journal
         self._store = store
         self._providers = providers
@@ -64,6 +72,8 @@ class FleetQueries:
         self._recent_past = recent_past
         self._observed = observed
         self._spent = spent
+        self._fault_times = FaultTimes()
+        self._image_name = image_name
 
     def now(self) -> Instant:
         """Return the controller's time, by which the ages in an answer count."""
@@ -79,7 +89,7 @@ class FleetQueries:
         return self._last_plan().waiting
 
     def status(self) -> StatusView:
-        """Return the state of the fleet as of the last plan."""
+        """Return the state of the fleet now. Why jobs wait is as of the last plan."""
         state = self._journal.ledger.state
         seen = fleet_counts(state, self._journal.now)
         counts = Counts(
@@ -95,17 +105,27 @@ class FleetQueries:
             observed=tuple(self._observed()),
             last_hour=self._recent_past.starts(HOUR),
             objectives=self._recent_past.objectives,
+            mends=self._mends(),
         )
-        return status(self.fleet(), self.waiting, counts)
+        found = status(self.fleet(), self.waiting, counts)
+        return replace(found, faults=self._fault_times.note(found.faults, found.at))
+
+    def _mends(self) -> dict[str, str]:
+        """Return what an operator can do, by the codes of all providers' errors."""
+        found: dict[str, str] = {}
+        for provider in self._providers.values():
+            found |= provider.capabilities.mends
+        return found
 
     def overview(self) -> Overview:
         """Return the state of the fleet with the oldest job of each SKU, and its last hours."""
-        past = self._recent_past
+        past, seen = self._recent_past, self.status()
+        late = {sku.sku: sku.overdue for sku in seen.skus if sku.overdue}
         return Overview(
-            status=self.status(),
+            status=seen,
             oldest=oldest_jobs(self.fleet(), self.waiting),
-            hour=past.starts(HOUR),
-            day=past.starts(DAY),
+            hour=seen.last_hour,
+            day=with_overdue(past.starts(DAY), late, past.objectives),
             samples=past.samples(),
             since=past.since,
             objectives=past.objectives,
@@ -115,7 +135,17 @@ class FleetQueries:
         """Return the machine with this ID, its provider's ID or the name of its runner."""
         fleet = self.fleet()
         known = machines.named(fleet, name)
-        return machines.view_of(fleet, known) if known is not None else None
+        if known is None:
+            return None
+        (view,) = self.with_image_names([machines.view_of(fleet, known)])
+        return view
+
+    def with_image_names(self, found: Iterable[MachineView]) -> list[MachineView]:
+        """Return machines with the names of their images, as far as they are known."""
+        return [
+            replace(one, image_name=self._image_name(ProviderName(one.provider), one.image))
+            for one in found
+        ]
 
     def explain(self, job: JobId) -> Explanation | None:
         """Return why a job waits, or what became of it; None if it is not in memory any more."""

@@ -47,6 +47,8 @@ class RecentPast:
         self.since: Instant = journal.now
         self._samples: deque[Sample] = deque(maxlen=SAMPLES)
         self._starts: deque[tuple[Instant, dict[SkuName, list[int]]]] = deque(maxlen=BUCKETS)
+        self._late_at: dict[SkuName, Instant] = {}
+        """When the last late job of each SKU started."""
         self._ended: OrderedDict[JobId, Job] = OrderedDict()
         self.commits: OrderedDict[int, Commit] = OrderedDict()
         """By run. In memory only: after a restart, GitHub's next word about a run brings its commit back."""
@@ -85,7 +87,8 @@ class RecentPast:
         for name, (started, late) in counts.items():
             objective = objective_of(self.objectives, name)
             if objective is not None:
-                found[name] = Starts(started, late, objective.target)
+                late_at = self._late_at.get(SkuName(name)) if late else None
+                found[name] = Starts(started, late, objective.target, late_at=late_at)
         return found
 
     def samples(self) -> tuple[Sample, ...]:
@@ -135,7 +138,9 @@ class RecentPast:
             self._starts.append((begin, {}))
         known = self._starts[-1][1].setdefault(sku, [0, 0])
         known[0] += 1
-        known[1] += (job.started_at or at) - job.queued_at > objective.seconds
+        if (job.started_at or at) - job.queued_at > objective.seconds:
+            known[1] += 1
+            self._late_at[sku] = at
 
 
 def sample(state: LedgerState, now: Instant) -> Sample:

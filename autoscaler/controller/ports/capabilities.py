@@ -134,10 +134,17 @@ class Capabilities:
     """The reader of the provider's prices; None if all prices are in the configuration."""
     limits: QuotaLimits | None = None
     """Where the values of `quotas` come from; None if none of them needs to be kept."""
+    image_name: Callable[[str], str] | None = None
+    """Returns the name of an image by its ID, or an empty text. None: the ID of an image is its name."""
     protect: Callable[[ProviderMachineId], Awaitable[None]] | None = None
     """Asks the provider not to interrupt a machine by choice, because it may run a job from now on.
 
     The controller calls this before it gives a machine its registration, and gives none after an error. A
     listing may show it afterwards (`ListedMachine.assigned`). Idempotent. Raises ProviderError (also for a
     machine that is going away), OutcomeUnknownError. None: the provider does not ask before an interruption.
+    """
+    mends: Mapping[str, str] = field(default_factory=dict)
+    """What an operator can do, by the code of an error that the provider answers, or by the code of a wait.
+
+    `{about}` in a text is what a fault concerns, such as the quota.
     """

@@ -30,7 +30,7 @@ from autoscaler.model.reasons.table import Unmatched, WaitCode
 
 @dataclass(frozen=True, slots=True)
 class FleetCounts:
-    """The fleet's counts at one moment, by SKU. Jobs that no SKU serves are not included.
+    """The fleet's counts at one moment, by SKU. Jobs that no SKU serves are in `jobs_without_sku` only.
 
     `waiting_reasons` counts the waiting jobs by reason, those that no SKU admits included.
     `oldest_waiting` is how many seconds the oldest waiting job has been queued. `circuits_open` are the SKUs
@@ -42,6 +42,7 @@ class FleetCounts:
     waiting_reasons: Mapping[tuple[SkuName, WaitCode], int] = field(default_factory=dict)
     oldest_waiting: Mapping[SkuName, Seconds] = field(default_factory=dict)
     jobs_in_progress: Mapping[SkuName, int] = field(default_factory=dict)
+    jobs_without_sku: Mapping[Unmatched, int] = field(default_factory=dict)
     jobs_awaiting_approval: Mapping[SkuName, int] = field(default_factory=dict)
     runners: Mapping[tuple[SkuName, RunnerState], int] = field(default_factory=dict)
     machines: Mapping[tuple[SkuName, MachineState], int] = field(default_factory=dict)

@@ -82,7 +82,6 @@ async def recorded_faults(store: Store) -> list[FaultSpell]:
 
 
 def _spells(seen: StatusView, now: Instant) -> Iterable[FaultSpell]:
-    held_up = {sku.sku: sku.blocked for sku in seen.skus}
     for fault in seen.faults:
-        jobs = held_up.get(fault.sku, 0)
-        yield FaultSpell(fault.code, fault.about, fault.message, now, jobs=jobs)
+        if fault.recovered_at is None:
+            yield FaultSpell(fault.code, fault.about, fault.message, now, jobs=fault.jobs)

@@ -58,6 +58,7 @@ def fleet_counts(
             if (queued_at := state.oldest_queued(sku)) is not None
         },
         jobs_in_progress={sku: state.in_progress[sku] for sku in state.catalogue.skus},
+        jobs_without_sku={code: len(jobs) for code, jobs in state.unmatched.items()},
         jobs_awaiting_approval=state.awaiting_approval,
         runners=state.registrations,
         machines={key: len(ordered) for key, ordered in state.by_state.items()},

@@ -42,7 +42,8 @@ class Entry:
     """What the reasons with one code have in common.
 
     `sentence` is the message, with fields of the reason in braces, and `variants` has others, for reasons that
-    differ in more than their fields. `cause` is a few words for the console, if the code itself is not enough.
+    differ in more than their fields. `cause` is a few words for the console, if the code itself is not enough,
+    and `mend` what an operator can do, with `about` of the fault in braces.
     `fires`: the alert of the runbook fires for this code. `next_event` is what ends a wait whose end has no
     known time.
     """
@@ -53,6 +54,7 @@ class Entry:
     cause: str = ""
     fires: bool = True
     next_event: str = ""
+    mend: str = ""
     threshold: Threshold = Threshold()
     variants: Mapping[str, str] = field(default_factory=dict)
 

@@ -23,16 +23,33 @@ LIMIT_REACHED, REGISTRATIONS_REFUSED = _ticket("LimitReached"), _page("Registrat
 MACHINES_NOT_READY, CIRCUIT_BREAKER = _page("MachinesNotReady"), _page("CircuitBreakerOpen")
 LISTS_STALE, UNVERIFIED = _ticket("GitHubListsStale"), _ticket("MachinesUnverified")
 
+JOBS_NOT_SERVED = _ticket("JobsNotServed")
+LEAK = _ticket("LeakSuspected")
+
 ON_HOLD = "{about} {are} on hold: {words}"
 """Of what failed: the offerings, zones or launch options, and what their provider said."""
 
 HALF_HOUR: Seconds = 1800.0
+STILL_FAIL_WITHIN: Seconds = 7200.0
+"""How long failed health checks count while no job of the SKU starts.
+
+The circuit breaker then launches one machine at a time, at most 15 minutes apart.
+"""
 _REMINDER = {"reminder": "{words}; `autoscaler resume {where}` ends this"}
 _SETTINGS = (
     "Settings > Actions > Runner groups (repository access, public repositories, workflow access)"
 )
 _PASSED_OVER = "GitHub gave jobs of {names} to none of two idle runners with their labels; "
 _RETRYING = "; retrying from time to time"
+_LIMITED = "GitHub's rate limit stops the registration of runners for {about}: {words}"
+_ANSWERED_BY = Threshold(180.0)
+"""Age of a job, in seconds, from which on a missing answer of GitHub is a fault: most come in seconds."""
+NOT_SERVED = Threshold(5.0, within=HALF_HOUR)
+"""Number of jobs, or age of the oldest in seconds, from which on jobs that get no machine are a fault."""
+_MEND_LABELS = "correct runs-on in the workflow, or add a SKU with these labels"
+_MEND_ACCESS = "nothing, or admit them with access of a SKU; the runs can be cancelled at GitHub"
+_MEND_IMAGE = "repair the image, such as its driver, and publish it"
+_MEND_RUNNER = "publish a new image with the newest actions/runner"
 _GITHUB_FAILS_IT = "GitHub fails the job, because no runner took it for a day"
 
 
@@ -69,6 +86,7 @@ class WaitCode(Code):
         LIMIT_REACHED,
         cause="limit reached",
         next_event="a machine of the SKU ends, or an operator raises max_machines",
+        mend="raise max_machines of {about} in fleet.yaml, or wait",
     )
     FLEET_MACHINES = Entry(
         "fleet_machines",
@@ -76,6 +94,7 @@ class WaitCode(Code):
         LIMIT_REACHED,
         cause="limit reached",
         next_event="a machine ends, or an operator raises limits.machines",
+        mend="raise limits.machines in fleet.yaml, or wait",
     )
     FLEET_DOLLARS = Entry(
         "fleet_dollars",
@@ -83,6 +102,7 @@ class WaitCode(Code):
         LIMIT_REACHED,
         cause="limit reached",
         next_event="machines end, or an operator raises limits.dollars_per_hour",
+        mend="raise limits.dollars_per_hour in fleet.yaml, or wait",
     )
     FAIR_SHARE = Entry(
         "fair_share",
@@ -98,8 +118,11 @@ class WaitCode(Code):
         LIMIT_REACHED,
         cause="quota used up",
         next_event="a machine under the quota ends, or the provider raises the quota",
+        mend="ask the provider for a larger quota",
         variants={
             "used_up": "the quota {about} is used up",
+            "none": "the quota {about} leaves this fleet nothing: it is 0, or others use all of it",
+            "too_small": "the quota {about} leaves this fleet {count:g}, less than one machine needs",
         },
     )
     THROTTLED = Entry(
@@ -134,6 +157,7 @@ class WaitCode(Code):
         ON_HOLD,
         OUT_OF_CAPACITY,
         cause="out of capacity",
+        mend="add zones, instance types or a launch option to the SKUs, or wait",
         variants={
             "taken_back": "the provider takes the capacity of {about} back soon",
         },
@@ -146,7 +170,13 @@ class WaitCode(Code):
         MACHINES_NOT_READY,
         cause="machines do not boot",
     )
-    HEALTH_CHECK = Entry("health_check", ON_HOLD, MACHINES_NOT_READY, cause="health checks fail")
+    HEALTH_CHECK = Entry(
+        "health_check",
+        ON_HOLD,
+        MACHINES_NOT_READY,
+        cause="health checks fail",
+        mend=_MEND_IMAGE,
+    )
     UNKNOWN = Entry("unknown", ON_HOLD, LAUNCHES_REFUSED, cause="launches fail")
     CIRCUIT_OPEN = Entry(
         "circuit_open",
@@ -178,12 +208,30 @@ class WaitCode(Code):
         cause="registrations refused",
         next_event="the controller tries to register a runner at GitHub again",
     )
+    GITHUB_SECONDARY_LIMIT = Entry(
+        "github_secondary_limit",
+        _LIMITED,
+        REGISTRATIONS_REFUSED,
+        cause="GitHub's secondary rate limit",
+        next_event="GitHub's secondary rate limit ends",
+        mend="wait for its end; find what else sends many requests as this App, or lower "
+        "github.registrations",
+    )
+    GITHUB_PRIMARY_LIMIT = Entry(
+        "github_primary_limit",
+        _LIMITED,
+        REGISTRATIONS_REFUSED,
+        cause="GitHub's primary rate limit",
+        next_event="GitHub's primary rate limit begins anew, each hour",
+        mend="wait for its reset, or add an App to github.apps: each has a limit of its own",
+    )
     JOB_UNCONFIRMED = Entry(
         "job_unconfirmed",
         "asking GitHub for the current state of the job",
         LISTS_STALE,
         cause="GitHub does not confirm",
         fires=False,
+        threshold=_ANSWERED_BY,
         next_event="the controller asks GitHub for the job's state",
     )
     NOT_ASSIGNED = Entry(
@@ -206,21 +254,34 @@ class WaitCode(Code):
         LISTS_STALE,
         cause="GitHub does not show the run",
         fires=False,
+        threshold=_ANSWERED_BY,
         next_event="the controller asks GitHub for the job's run",
     )
     FORK_NOT_ALLOWED = Entry(
         "fork_not_allowed",
         "the job's run comes from a fork, and access.forks is false",
+        JOBS_NOT_SERVED,
+        cause="jobs outside access",
+        mend=_MEND_ACCESS,
+        threshold=NOT_SERVED,
         next_event=_GITHUB_FAILS_IT,
     )
     PUBLIC_REPOSITORY_NOT_ALLOWED = Entry(
         "public_repository_not_allowed",
         "the job's repository is public, and access.public_repositories is false",
+        JOBS_NOT_SERVED,
+        cause="jobs outside access",
+        mend=_MEND_ACCESS,
+        threshold=NOT_SERVED,
         next_event=_GITHUB_FAILS_IT,
     )
     BRANCH_NOT_ALLOWED = Entry(
         "branch_not_allowed",
         "the job's run is on no branch of access.branches",
+        JOBS_NOT_SERVED,
+        cause="jobs outside access",
+        mend=_MEND_ACCESS,
+        threshold=NOT_SERVED,
         next_event=_GITHUB_FAILS_IT,
     )
 
@@ -231,11 +292,19 @@ class Unmatched(Code):
     LABELS = Entry(
         "labels",
         "no SKU has all of the job's labels",
+        JOBS_NOT_SERVED,
+        cause="jobs without a SKU",
+        mend=_MEND_LABELS,
+        threshold=NOT_SERVED,
         variants={"named": "no SKU has all of the labels {labels}{words}"},
     )
     NAMES_NO_SKU = Entry(
         "names_no_sku",
         "SKUs have all of the job's labels, but the labels name no SKU",
+        JOBS_NOT_SERVED,
+        cause="jobs without a SKU",
+        mend=_MEND_LABELS,
+        threshold=NOT_SERVED,
         variants={
             "named": "the labels {labels} name no SKU; add one, or set unlabelled: true for one"
         },
@@ -243,6 +312,10 @@ class Unmatched(Code):
     ACCESS = Entry(
         "access",
         "the access of the SKUs with the job's labels does not admit its repository",
+        JOBS_NOT_SERVED,
+        cause="jobs outside access",
+        mend=_MEND_ACCESS,
+        threshold=NOT_SERVED,
         variants={"named": "no SKU with these labels admits {about} (see access)"},
     )
 
@@ -254,6 +327,8 @@ class FaultCode(Code):
         "webhooks_silent",
         "a job started {ago} ago, and no webhook was accepted for {silent}",
         _page("WebhooksSilent"),
+        mend="see Advanced > Recent deliveries of the App at GitHub; correct the App's webhook URL, or let "
+        "GitHub reach it",
         threshold=Threshold(300.0, within=HALF_HOUR),
     )
     STORE_FAILS = Entry(
@@ -282,18 +357,21 @@ class FaultCode(Code):
         "{above:g} machines or more of image {image} failed their health check {check} within "
         "{within}",
         _page("HealthChecksFail"),
+        mend=_MEND_IMAGE,
         threshold=Threshold(3, within=HALF_HOUR),
     )
     RUNNER_VERSION_REFUSED = Entry(
         "runner_version_refused",
         "GitHub refuses the version of actions/runner in its image",
         _page("RunnerVersionRefused"),
+        mend=_MEND_RUNNER,
         threshold=Threshold(within=HALF_HOUR),
     )
     RUNNER_VERSION_EXPIRES = Entry(
         "runner_version_expires",
         "GitHub will give no more jobs to actions/runner {version} of its image in {time}",
         _ticket("RunnerVersionExpires"),
+        mend=_MEND_RUNNER,
         threshold=Threshold(604800.0),
         variants={
             "over": "GitHub has given no jobs to actions/runner {version} of its image for {time}",
@@ -304,13 +382,14 @@ class FaultCode(Code):
         "GitHub gave its machines to jobs that access does not admit ({reasons}); the job hook "
         "refuses them on the machine",
         _ticket("JobsOutsideAccess"),
+        mend="admit no other repositories to the runner group than access does, or admit these with access",
         threshold=Threshold(within=HALF_HOUR),
     )
     LEAK_SUSPECTED = Entry(
         "leak_suspected",
         "for {time}, more machines have been assigned or exited than jobs are in progress; now "
         "{excess:,} more",
-        _ticket("LeakSuspected"),
+        LEAK,
         threshold=Threshold(5, share=0.1, within=600.0),
     )
     GITHUB_BUDGET_LOW = Entry(
@@ -318,6 +397,7 @@ class FaultCode(Code):
         "{remaining:,} of {limit:,} requests ({resource}) are left this hour",
         _ticket("GitHubBudgetLow"),
         cause="GitHub budget low",
+        mend="wait for its reset, within the hour, or add an App to github.apps: each has a limit of its own",
         threshold=Threshold(share=0.1),
     )
     GITHUB_LISTS_STALE = Entry(
@@ -343,6 +423,7 @@ class FaultCode(Code):
         "controller_slow",
         "webhooks and machines waited up to {lag:.1f} s for the controller",
         _ticket("ControllerSlow"),
+        mend="give the controller's host a free CPU: find what else runs there",
         threshold=Threshold(1.0),
     )
     PROVIDER_NOT_LISTED = Entry(
@@ -358,6 +439,17 @@ class FaultCode(Code):
         "unverified",
         _ticket("MachinesDoNotTerminate"),
         cause="machines do not terminate",
+        mend="find them with `autoscaler unverified`, and terminate them at the provider",
+    )
+    MACHINES_SILENT = Entry(
+        "machines_silent",
+        "{machines}: assigned, and no heartbeat for {time}: {named}. The controller asks GitHub every {time}, "
+        "and terminates each machine after two answers that its work is over",
+        LEAK,
+        cause="silent machines",
+        fires=False,
+        mend="see the machine's console output at its provider; `autoscaler terminate MACHINE` does not wait "
+        "for GitHub",
     )
     MACHINES_UNVERIFIED = Entry(
         "machines_unverified",
@@ -386,8 +478,14 @@ class FaultCode(Code):
     )
     JOBS_START_LATE = Entry(
         "jobs_start_late",
-        "{late} of {started} started later than {limit} after being queued, in the last hour",
+        "{late} of {started} waited for longer than {limit} in the last hour{waiting}",
         _page("JobsStartLate"),
+    )
+    OPTION_CIRCUIT_OPEN = Entry(
+        "option_circuit_open",
+        "circuit breaker of launch option {provider} open: {words}",
+        _ticket(CIRCUIT_BREAKER.name),
+        cause="circuit breaker open",
     )
     DRAINED = Entry("drained", cause="drained by an operator", variants=_REMINDER)
     QUARANTINED = Entry("quarantined", cause="quarantined by an operator", variants=_REMINDER)
@@ -404,6 +502,15 @@ GITHUB_DECIDES = frozenset(
     }
 )
 """Each concerns a job that stands in no line yet."""
+
+DECIDED_BY_ACCESS = frozenset(
+    {
+        WaitCode.FORK_NOT_ALLOWED,
+        WaitCode.PUBLIC_REPOSITORY_NOT_ALLOWED,
+        WaitCode.BRANCH_NOT_ALLOWED,
+    }
+)
+"""fleet.yaml refuses these jobs."""
 
 CODES: Mapping[str, Code] = {
     code.value: code for codes in (WaitCode, Unmatched, FaultCode) for code in codes

@@ -19,7 +19,7 @@ class Reason:
     `about` are the offerings, SKUs, scopes or repositories that it concerns. `words` are those of the provider,
     of GitHub or of the operator. `until` is when the reason ends by itself (a hold is over), or None if no time
     is known. `count` is the limit that is reached, or how often something failed. `where` is what to look at: a
-    runner group, a SKU, or the target of `autoscaler resume`.
+    runner group, a SKU, the quota or the provider of a hold, or the target of `autoscaler resume`.
     """
 
     code: Code

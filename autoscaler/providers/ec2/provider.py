@@ -28,7 +28,7 @@ from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.model.machines.failures import FailureClass, FailureScope
 from autoscaler.providers.ec2.configuration import TokenBucket
-from autoscaler.providers.ec2.errors import first_part
+from autoscaler.providers.ec2.errors import HINTS, first_part
 from autoscaler.providers.ec2.identity.documents import IdentityVerifier, pinned_certificates
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type
 from autoscaler.providers.ec2.launching.answers import (
@@ -48,6 +48,7 @@ from autoscaler.providers.ec2.prices.quotas import (
     COUNTED_STATES,
     AccountLimits,
     available_quotas,
+    quota_requests,
     used_by_others,
 )
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
@@ -104,6 +105,8 @@ class Ec2Provider:
             else None,
             prices=self.prices,
             limits=self.limits,
+            mends=HINTS | quota_requests(ec2.region),
+            image_name=self._resources.image_name,
         )
         self._account = ec2.account
         self._unsold: dict[str, tuple[str, ...]] = {}

@@ -28,6 +28,7 @@ from autoscaler.model.identifiers import InstallationId, ProviderMachineId, Prov
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api import paths
 from autoscaler.providers.kubernetes.api.client import KubernetesApi
+from autoscaler.providers.kubernetes.api.errors import HINTS
 from autoscaler.providers.kubernetes.api.kubeconfigs import import_library
 from autoscaler.providers.kubernetes.api.server import ApiServer
 from autoscaler.providers.kubernetes.capacity.accelerators import read_capacity
@@ -70,7 +71,10 @@ class KubernetesProvider:
     def capabilities(self) -> Capabilities:
         """The watch of its pods, and their protection (see `Provider`)."""
         return Capabilities(
-            largest_request=LARGEST_REQUEST, notices=self.notices, protect=self.protect
+            largest_request=LARGEST_REQUEST,
+            notices=self.notices,
+            protect=self.protect,
+            mends=HINTS,
         )
 
     @property

@@ -45,6 +45,20 @@ QUOTA_CODES: Mapping[str, str] = MappingProxyType(
 """Codes of Service Quotas, service `ec2` (EC2 User Guide, "Spot Instance quotas"; instance types
 guide, "EC2 instance type quotas")."""
 
+
+def quota_requests(region: str) -> dict[str, str]:
+    """Return how an operator asks AWS for more of a quota, by the quota's name.
+
+    AWS CLI Command Reference, `service-quotas request-service-quota-increase`.
+    """
+    command = "aws service-quotas request-service-quota-increase --service-code ec2"
+    return {
+        name: f"ask AWS for a larger quota: {command} --quota-code {code} --region {region} "
+        "--desired-value VCPUS"
+        for code, name in QUOTA_CODES.items()
+    }
+
+
 COUNTED_STATES = ("pending", "running")
 """The instance states that count against quotas (EC2 User Guide, "On-Demand Instance quotas")."""
 

@@ -1,0 +1,287 @@
+"""One cause is one fault: what is grouped, what follows from what, and what a fault says."""
+
+from dataclasses import replace
+
+import pytest
+
+from autoscaler.controller.reporting.fault_times import KEPT, FaultTimes
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import Limits
+from autoscaler.model.cooldowns import (
+    Cooldown,
+    boots_key,
+    launch_option_key,
+    registration_key,
+)
+from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.machines.failures import FailureClass
+from autoscaler.model.reasons.faults import Fault, Trend
+from autoscaler.model.reasons.table import FaultCode, WaitCode
+from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, RECOVERS_AFTER, Starts
+from autoscaler.views.causes import by_cause
+from autoscaler.views.faults import FLOOD, Counts
+from autoscaler.views.jobs import view_of
+from autoscaler.views.offerings import offerings_of
+from autoscaler.views.status import StatusView, status
+from autoscaler.views.waits import next_event
+from tests.ledger.builders import World
+from tests.planner.fleets import catalogue, sku
+
+GPU, CPU = SkuName("gpu"), SkuName("cpu")
+REFUSED = "AuthFailure: AWS was not able to validate the provided access credentials"
+RENEW = {"AuthFailure": "renew the credentials"}
+
+
+def look(world: World, **counts: object) -> StatusView:
+    known = Counts({}, {}, 0.0, **counts)  # type: ignore[arg-type]
+    return status(world.fleet(), world.plan().waiting, known)
+
+
+def two_skus() -> World:
+    world = World(catalogue(sku(), sku("cpu")))
+    world.queue(1, 2)
+    world.queue(3, labels=("cpu",))
+    return world
+
+
+def refuse(world: World, name: SkuName, failures: int, hold: float) -> None:
+    key = launch_option_key(name, 0)
+    failure = FailureClass.CONFIGURATION
+    world.state.set_cooldown(Cooldown(key, world.now + hold, failures, REFUSED, failure))
+
+
+def test_expired_credentials_are_one_fault_with_all_skus_and_what_to_do() -> None:
+    world = two_skus()
+    refuse(world, GPU, 1, 60.0)
+    refuse(world, CPU, 1, 60.0)
+    (fault,) = look(world, mends=RENEW).faults
+    assert (fault.code, fault.about) == ("configuration", "east AuthFailure")
+    assert (set(fault.skus), fault.jobs) == ({"gpu", "cpu"}, 3)
+    assert fault.mend == "renew the credentials"
+    assert fault.message.startswith("3 jobs wait: ")
+
+
+def test_a_circuit_breaker_that_opens_for_a_cause_keeps_its_key() -> None:
+    world = two_skus()
+    keys = []
+    for failures, hold in ((1, 60.0), (3, 60.0), (3, -1.0)):
+        refuse(world, GPU, failures, hold)
+        refuse(world, CPU, failures, hold)
+        keys.append([fault.key for fault in look(world).faults])
+    assert keys == [["configuration:east AuthFailure"]] * 3
+
+
+def test_failing_machines_of_a_sku_are_one_fault_on_hold_and_between_holds() -> None:
+    world = World()
+    world.queue(1)
+    keys = set()
+    for failure in (FailureClass.HEALTH_CHECK, FailureClass.BOOT_DEADLINE, FailureClass.UNKNOWN):
+        for hold in (60.0, -1.0):
+            for key in (launch_option_key(GPU, 0), boots_key(GPU)):
+                row = Cooldown(key, world.now + hold, 3, "health checks: gpu_count", failure)
+                world.state.set_cooldown(row)
+            keys |= {fault.key for fault in look(world).faults}
+    assert keys == {"machines_fail:gpu"}
+
+
+def test_a_bad_image_is_one_fault_of_its_skus_with_their_breakers_and_jobs() -> None:
+    world = two_skus()
+    for name in (GPU, CPU):
+        for key in (launch_option_key(name, 0), boots_key(name)):
+            row = Cooldown(key, world.now + 60.0, 3, "health checks: x", FailureClass.HEALTH_CHECK)
+            world.state.set_cooldown(row)
+    observed = tuple(
+        Fault("health_checks_fail", "ami-1", f"check of {name}", (name,)) for name in (GPU, CPU)
+    )
+    (fault,) = look(world, observed=observed).faults
+    assert (fault.key, fault.jobs) == ("health_checks_fail:ami-1", 3)
+    assert set(fault.effects) == {"health_check", "circuit_open", "option_circuit_open"}
+    assert set(fault.skus) == {"gpu", "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "cause"),
+    [
+        (
+            "throttled: 403 You have exceeded a secondary rate limit",
+            WaitCode.GITHUB_SECONDARY_LIMIT,
+            "GitHub's secondary rate limit",
+        ),
+        (
+            "throttled: 403 API rate limit exceeded for installation",
+            WaitCode.GITHUB_PRIMARY_LIMIT,
+            "GitHub's primary rate limit",
+        ),
+        ("configuration: 403 Forbidden", WaitCode.REGISTRATION_ON_HOLD, "registrations refused"),
+    ],
+)
+def test_a_rate_limit_of_github_has_its_name(words: str, code: WaitCode, cause: str) -> None:
+    world = World()
+    world.queue(1)
+    world.launch(1, "a")
+    world.boot("a0")
+    world.do(e.HealthChecksReported, world.machine("a0").id, True, "ok")
+    key = registration_key("org:acme")
+    world.state.set_cooldown(Cooldown(key, world.now + 60.0, 1, words))
+    stale = Fault(FaultCode.GITHUB_LISTS_STALE, "acme", "old")
+    first, *others = look(world, observed=(stale,)).faults
+    assert (first.code, first.cause, first.jobs) == (code, cause, 1)
+    is_limit = code is not WaitCode.REGISTRATION_ON_HOLD
+    assert [one.code for one in others] == ([] if is_limit else ["github_lists_stale"])
+
+
+def test_a_quota_of_nothing_is_asked_for_and_never_ends_by_itself() -> None:
+    world = World()
+    world.state.quotas = {"east/G": 0}
+    world.queue(1)
+    fleet, waiting = world.fleet(), world.plan().waiting
+    (fault,) = look(world, mends={"G": "ask AWS"}).faults
+    assert (fault.key, fault.mend) == ("quota:east/G", "ask AWS")
+    assert "leaves this fleet nothing" in fault.message
+    job = world.job(1)
+    wait = view_of(fleet, waiting, job).wait
+    assert wait is not None
+    assert (
+        next_event(fleet, job, wait).what == "the provider raises the quota, after you ask for it"
+    )
+
+
+def test_nothing_may_be_launched_under_a_limit_that_is_reached() -> None:
+    world = World()
+    world.state.quotas = {"east/G": 3}
+    assert {"quota" in one.on_hold for one in offerings_of(world.fleet(), [GPU])} == {True}
+    cheap = World(catalogue(sku(), limits=Limits(dollars_per_hour=0.5)))
+    assert {one.on_hold for one in offerings_of(cheap.fleet(), [GPU])} == {
+        "the fleet's limit of $0.5 an hour is reached"
+    }
+    assert {one.on_hold for one in offerings_of(World().fleet(), [GPU])} == {""}
+
+
+def test_a_flood_names_its_repository() -> None:
+    world = World(catalogue(sku(max_machines=1)))
+    world.queue(*range(1, FLOOD + 2))
+    (fault,) = look(world).faults
+    assert fault.message.endswith("; 11 of the 11 open jobs are of acme/widgets")
+
+
+def test_jobs_without_a_sku_are_a_fault_once_there_are_several_or_one_is_old() -> None:
+    world = World()
+    world.queue(1, labels=("gpuu",))
+    assert look(world).faults == ()
+    world.now += 1800.0
+    (old,) = look(world).faults
+    assert (old.code, old.jobs, old.runbook) == ("labels", 1, "JobsNotServed")
+    assert "of acme/widgets with runs-on [gpuu], waits for 30m00s" in old.message
+    several = World()
+    several.queue(1, 2, 3, 4, labels=("gpuu",))
+    assert look(several).faults == ()
+    several.queue(5, labels=("gpuu",))
+    assert [one.code for one in look(several).faults] == ["labels"]
+
+
+def test_jobs_that_wait_past_the_objective_count_as_late() -> None:
+    world = World()
+    world.queue(1, 2)
+    world.now += 301.0
+    seen = look(world, objectives=DEFAULT_OBJECTIVES, last_hour={"gpu": Starts(8, 0)})
+    assert (seen.overdue, seen.last_hour["gpu"].in_time) == (2, 0.8)
+    (fault,) = seen.faults
+    assert (
+        fault.message
+        == "2 jobs of 10 waited for longer than 5 minutes in the last hour; 2 wait still"
+    )
+
+
+def test_late_starts_of_the_past_say_when_they_ended() -> None:
+    world = World()
+    ended = world.now - RECOVERS_AFTER
+    hour = {"gpu": Starts(10, 5, late_at=ended)}
+    (fault,) = look(world, objectives=DEFAULT_OBJECTIVES, last_hour=hour).faults
+    assert (fault.recovered_at, fault.is_page) == (ended, False)
+    hour = {"gpu": Starts(10, 5, late_at=ended + 1.0)}
+    (fault,) = look(world, objectives=DEFAULT_OBJECTIVES, last_hour=hour).faults
+    assert (fault.recovered_at, fault.is_page) == (None, True)
+
+
+def test_faults_are_in_the_order_of_their_urgency_and_their_jobs() -> None:
+    found = (
+        Fault("max_machines", "a", "", ("a",), 9),
+        Fault("capacity", "east X", "", ("b",), 2),
+        Fault("paused", "c", "", ("c",), 50),
+        Fault("configuration", "east Y", "", ("d",), 3),
+        Fault("store_fails", "", "", recovered_at=1.0),
+    )
+    order = [fault.code for fault in by_cause(found)]
+    assert order == ["configuration", "capacity", "max_machines", "paused", "store_fails"]
+
+
+def test_a_fault_that_comes_and_goes_keeps_its_beginning_and_has_a_trend() -> None:
+    times = FaultTimes()
+
+    def note(now: float, *faults: Fault) -> tuple[Fault, ...]:
+        return times.note(faults, now)
+
+    quota = Fault("quota", "east/G", "", ("gpu",), 3)
+    assert [one.since for one in note(0.0, quota)] == [0.0]
+    note(100.0)
+    (again,) = note(200.0, Fault("quota", "east/G", "", ("gpu",), 5))
+    assert (again.since, again.trend) == (0.0, Trend.GROWING)
+    breaks = Fault("health_check", "gpu", "", ("gpu",), 1)
+    other = Fault("capacity", "east X", "", ("cpu",), 1)
+    _, after, alone = note(250.0, quota, breaks, other)
+    assert (after.after, alone.after) == ("gpu: quota used up", "")
+    (anew,) = note(250.0 + KEPT + 1.0, quota)
+    assert anew.since == 250.0 + KEPT + 1.0
+
+
+def test_silent_machines_are_named_once_the_controller_reads_their_runners_at_github() -> None:
+    world = World(catalogue(sku()))
+    machines = world.make_ready(5)
+    for machine in machines:
+        world.assignment(machine)
+    world.after(899.0)
+    for machine in machines:
+        world.do(e.RunnerReadRequested, machine)
+    assert look(world).faults == ()
+    world.after(1.0)
+    (fault,) = look(world).faults
+    assert (fault.code, fault.skus, fault.is_page) == ("machines_silent", ("gpu",), False)
+    assert fault.message.startswith(
+        "5 machines: assigned, and no heartbeat for 15m00s: c0, c1, c2, 2 more. "
+    )
+    world.do(e.MachineSeen, MachineId("c0"))
+    (fault,) = look(world).faults
+    assert fault.message.startswith("4 machines: ")
+
+
+@pytest.mark.parametrize(
+    ("cause", "effect"),
+    [
+        (FaultCode.CONTROLLER_SLOW, FaultCode.STORE_SLOW),
+        (FaultCode.MACHINES_SILENT, FaultCode.LEAK_SUSPECTED),
+        (WaitCode.NOT_ASSIGNED, FaultCode.LEAK_SUSPECTED),
+    ],
+)
+def test_an_effect_on_the_whole_fleet_follows_from_its_cause(
+    cause: FaultCode | WaitCode, effect: FaultCode
+) -> None:
+    (fault,) = by_cause([Fault(effect, "", "effect"), Fault(cause, "", "cause", ("gpu",))])
+    assert (fault.code, fault.effects) == (cause, (effect,))
+    (alone,) = by_cause([Fault(effect, "", "effect")])
+    assert alone.code == effect
+
+
+@pytest.mark.parametrize("limit", [WaitCode.GITHUB_PRIMARY_LIMIT, WaitCode.GITHUB_SECONDARY_LIMIT])
+def test_what_github_does_not_show_under_a_rate_limit_is_an_effect_of_the_limit(
+    limit: WaitCode,
+) -> None:
+    """In whatever order they come: one effect may be the cause of another."""
+    unread = Fault(WaitCode.RUN_UNKNOWN, "acme", "unread", ("gpu",), jobs=1)
+    stale = Fault(FaultCode.GITHUB_LISTS_STALE, "acme", "stale")
+    low = Fault(FaultCode.GITHUB_BUDGET_LOW, "App 1, acme", "low")
+    reached = Fault(limit, "acme", "limit", ("cpu",), jobs=1)
+    assert by_cause([unread, stale])[0].code == FaultCode.GITHUB_LISTS_STALE
+    assert [one.code for one in by_cause([unread, stale, low])] == [FaultCode.GITHUB_BUDGET_LOW]
+    (fault,) = by_cause([unread, stale, reached])
+    assert (fault.code, fault.jobs) == (limit, 2)
+    assert by_cause([unread, replace(reached, about="globex")])[1:] != ()
