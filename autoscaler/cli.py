@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoscaler.doctor.command import doctor
 from autoscaler.images import commands as image_commands
 from autoscaler.images.commands import images
 from autoscaler.operator_commands import alerts, queries
@@ -79,6 +80,7 @@ def options(
 
 
 commands.command()(init)
+commands.command()(doctor)
 
 
 @commands.command()
