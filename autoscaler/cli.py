@@ -32,9 +32,8 @@ USAGE_ERROR = 2
 
 commands = typer.Typer(
     name="autoscaler",
-    help="Launches a machine for each queued GitHub Actions job, and terminates it after the job.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     cls=PlainGroup,
@@ -55,6 +54,26 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version as installed
+
+        typer.echo(installed("gpu-runner-autoscaler"))
+        raise typer.Exit
+
+
+@commands.callback()
+def options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Launches a machine for each queued GitHub Actions job, and terminates it after the job."""
 
 
 commands.command()(init)
@@ -220,10 +239,8 @@ commands.add_typer(images, name="images")
 
 @commands.command()
 def version() -> None:
-    """Print the version."""
-    from importlib.metadata import version as installed
-
-    typer.echo(installed("gpu-runner-autoscaler"))
+    """Print the version, as --version does."""
+    _print_version(True)
 
 
 def main() -> None:
@@ -249,8 +266,10 @@ def main() -> None:
 def _ask_providers(configuration: "Configuration") -> tuple[str, ...]:
     """Print the problems that the providers report. Return the other answers. Raises Exit for an error."""
     from autoscaler.app.preflight import check_online
+    from autoscaler.operator_commands.waiting import waiting_for
 
-    answers = check_online(configuration)
+    with waiting_for("the clusters of the Kubernetes providers"):
+        answers = check_online(configuration)
     _report(answers.problems)
     if any(not problem.warning for problem in answers.problems):
         raise typer.Exit(USAGE_ERROR)

@@ -68,6 +68,17 @@ def test_version_prints_the_installed_version() -> None:
     assert run("version").stdout == version("gpu-runner-autoscaler") + "\n"
 
 
+def test_the_version_is_also_an_option() -> None:
+    assert run("--version").stdout == run("version").stdout
+
+
+@pytest.mark.parametrize("command", [[], ["status"], ["images"], ["images", "bake"]])
+def test_every_command_has_a_short_option_for_its_help(command: list[str]) -> None:
+    short, long = run(*command, "-h"), run(*command, "--help")
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
+    assert "Usage: " in short.stdout
+
+
 def test_serve_passes_its_options_on(
     program: Callable[[str, str, Any], None], example: Path
 ) -> None:
@@ -144,6 +155,7 @@ def test_help_imports_only_what_it_needs() -> None:
         "commands |= {'autoscaler.operator_commands.usage'}\n"
         "commands |= {'autoscaler.images', 'autoscaler.images.commands', 'autoscaler.images.recipes'}\n"
         "commands.add('autoscaler.operator_commands.queries')\n"
+        "commands |= {'autoscaler.setup', 'autoscaler.setup.command'}\n"
         "images = 'autoscaler.operator_commands.images'\n"
         "commands |= {images} | {f'{images}.{name}' for name in ('bake', 'commands')}\n"
         "commands |= {f'autoscaler.operator_commands.{name}' for name in ('alerts', 'fleet_file', 'options')}\n"
@@ -175,7 +187,7 @@ def test_every_command_and_option_is_documented() -> None:
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
     assert list(sections) == list(flattened(group))
     for name, command in flattened(group).items():
-        documented = set(re.findall(r"`(--?[a-z-]+)`(?=.*\|$)", sections[name], re.MULTILINE))
+        documented = set(re.findall(r"`(--?[a-z0-9-]+)`(?=.*\|$)", sections[name], re.MULTILINE))
         options = {
             word for option in command.params for word in option.opts if word.startswith("-")
         }

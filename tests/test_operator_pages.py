@@ -191,13 +191,17 @@ def printed(show: Callable[[], None], stdout: io.StringIO) -> str:
 
 PAGES: dict[str, Callable[[], None]] = {
     "status": lambda: pages.print_status(SEEN, every=False),
-    "waiting": lambda: pages.print_jobs({"jobs": [JOB], "at": NOW}, "waiting"),
+    "waiting": lambda: pages.print_jobs({"jobs": [JOB], "at": NOW, "total": 1}, "waiting"),
     "running": lambda: pages.print_jobs(
-        {"jobs": [JOB | {"machine": "c0", "started_at": NOW - 60, "wait": None}], "at": NOW},
+        {
+            "jobs": [JOB | {"machine": "c0", "started_at": NOW - 60, "wait": None}],
+            "at": NOW,
+            "total": 1,
+        },
         "in_progress",
     ),
-    "unmatched": lambda: pages.print_jobs({"jobs": [JOB], "at": NOW}, "unmatched"),
-    "machines": lambda: pages.print_machines({"machines": [MACHINE], "at": NOW}),
+    "unmatched": lambda: pages.print_jobs({"jobs": [JOB], "at": NOW, "total": 1}, "unmatched"),
+    "machines": lambda: pages.print_machines({"machines": [MACHINE], "at": NOW, "total": 1}),
     "history": lambda: pages.print_history([ROW, ROW | {"code": ""}]),
     "explanation": lambda: print_explanation(EXPLANATION),
     "preview": lambda: print_preview(PREVIEW),
@@ -279,9 +283,9 @@ def test_a_sku_with_a_reason_shows_it_and_not_its_circuit_breaker(
     ],
 )
 def test_an_empty_list_says_so(state: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
-    pages.print_jobs({"jobs": [], "at": NOW}, state)
+    pages.print_jobs({"jobs": [], "at": NOW, "total": 0}, state)
     assert capsys.readouterr() == ("", f"{why}\n")
-    pages.print_machines({"machines": [], "at": NOW})
+    pages.print_machines({"machines": [], "at": NOW, "total": 0})
     assert capsys.readouterr() == ("", "no machine\n")
 
 
@@ -289,11 +293,11 @@ def test_a_running_job_without_its_start_counts_from_the_queue(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     job = JOB | {"wait": WAIT | {"line": 0}, "workflow": ""}
-    pages.print_jobs({"jobs": [job], "at": NOW}, "in_progress")
+    pages.print_jobs({"jobs": [job], "at": NOW, "total": 1}, "in_progress")
     assert capsys.readouterr().out.splitlines()[1].split() == [
         "17", "gpu", "1m30s", "acme/widgets", "cuda"
     ]  # fmt: skip
-    pages.print_jobs({"jobs": [job], "at": NOW}, "waiting")
+    pages.print_jobs({"jobs": [job], "at": NOW, "total": 1}, "waiting")
     assert capsys.readouterr().out.splitlines()[1].split()[3] == "max_machines"
 
 
@@ -303,7 +307,7 @@ def test_the_note_of_a_machine_is_the_first_of_its_reasons(
     machine = MACHINE | {"provider_id": None, "job": None, "zone": ""}
     for key in reversed(NOTES):
         machine |= {key: f"by {key}"}
-        pages.print_machines({"machines": [machine], "at": NOW})
+        pages.print_machines({"machines": [machine], "at": NOW, "total": 1})
         row = capsys.readouterr().out.splitlines()[1]
         assert row.split() == [
             MACHINE["id"],

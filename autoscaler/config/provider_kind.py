@@ -81,6 +81,13 @@ class ProviderKind(ABC):
         del sku, option
         return {}
 
+    def least_dollars(
+        self, sku: SkuSettings, option: LaunchOptionSettings, section: ProviderSection
+    ) -> float | None:
+        """Return the lowest price of a launch option in dollars an hour, or None if it is not known."""
+        del sku, option, section
+        return None
+
     async def check_online(self, configuration: Configuration) -> OnlineCheck:
         """Ask the configured providers of this kind whether they would accept the launch options.
 

@@ -188,6 +188,7 @@ class Controller:
             self.recent_past,
             ports.observed,
             ports.spent,
+            self._image_name,
         )
 
     def _make_tasks(self) -> list[PeriodicTask]:
@@ -271,6 +272,11 @@ class Controller:
         for name in set(left) - set(self._ports.providers):
             # The controller can neither list nor terminate them, so they count in the limits.
             _log.error("provider_not_configured", provider=name, machines_left=left[name])
+
+    def _image_name(self, provider: ProviderName, image: str) -> str:
+        known = self._ports.providers.get(provider)
+        named = known.capabilities.image_name if known is not None else None
+        return named(image) if named is not None else ""
 
     def _adopt(self, installation: InstallationId) -> None:
         for provider in self._ports.providers.values():

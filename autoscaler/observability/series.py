@@ -249,6 +249,7 @@ class Series:
         """Let the series exist whose number does not grow with SKUs times reasons (docs/metrics.md)."""
         for reason in Unmatched:
             self.counters["jobs_unmatched"].labels(reason.value)
+            self.gauges["jobs_without_sku"].labels(reason.value)
         for stage in WaitStage:
             self.histograms["job_wait_stage_duration_seconds"].labels(stage.value)
         for state in RunState:

@@ -104,7 +104,8 @@ def _connected(
     except ConfigurationError as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
-        if url is None or token_file is None:
+        # Not for problems of their own file of tokens.
+        if token_file is None or any(one.file != str(token_file) for one in error.problems):
             typer.echo("--url and --token-file together need no valid fleet.yaml", err=True)
         raise typer.Exit(2) from None
     except UnusableUrlError as error:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from autoscaler.operator_commands.client import OperatorClient
 
 OfSku = Annotated[str | None, typer.Option("--sku", metavar="SKU", help="Only of this SKU.")]
-Limit = Annotated[int, typer.Option(min=1, max=250, help="Maximum number of rows.")]
-Page = Annotated[int, typer.Option(min=1, help="Which page of so many rows.")]
+Limit = Annotated[int, typer.Option(min=1, max=250, metavar="ROWS", help="Maximum number of rows.")]
+Page = Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Which page of so many rows.")]
 
 
 @controller_command
@@ -100,7 +100,8 @@ def machines(
     found = client.ask(
         "/admin/machines", state=state, sku=sku, provider=provider, limit=limit, page=page
     )
-    return Reply(found, _pages().print_machines)
+    ended = state in ("terminated", "failed", "lost")
+    return Reply(found, partial(_pages().print_machines, ended=ended))
 
 
 @controller_command
@@ -117,7 +118,9 @@ def history(
 ) -> Reply:
     """Show the history of a job, a machine or the fleet. The oldest row comes first."""
     if name == "faults":
-        return Reply(client.ask("/admin/faults"), _pages().print_fault_history)
+        from autoscaler.operator_commands.fault_history import print_fault_history
+
+        return Reply(client.ask("/admin/faults"), print_fault_history)
     record = job_number(name) or usable_name(name)
     found = client.ask(f"/admin/history/{client.quoted(record)}")
     return Reply(found, lambda answer: _pages().print_history(answer["history"]))

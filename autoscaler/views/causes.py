@@ -46,21 +46,30 @@ _REFUSED_BY_PROVIDER = frozenset(
     }
 )
 
+_GITHUB_LIMITS = (
+    WaitCode.GITHUB_PRIMARY_LIMIT,
+    WaitCode.GITHUB_SECONDARY_LIMIT,
+    FaultCode.GITHUB_BUDGET_LOW,
+)
+
 _EFFECTS: Mapping[str, tuple[str, ...]] = {
     WaitCode.HEALTH_CHECK: (FaultCode.HEALTH_CHECKS_FAIL,),
     WaitCode.CIRCUIT_OPEN: (FaultCode.RUNNER_VERSION_REFUSED, FaultCode.HEALTH_CHECKS_FAIL),
     FaultCode.OPTION_CIRCUIT_OPEN: (FaultCode.HEALTH_CHECKS_FAIL,),
     WaitCode.NO_OFFERING: (FaultCode.PROVIDER_NOT_LISTED,),
-    WaitCode.JOB_UNCONFIRMED: (FaultCode.GITHUB_LISTS_STALE,),
-    WaitCode.RUN_UNKNOWN: (FaultCode.GITHUB_LISTS_STALE,),
+    # A runner that gets no job keeps its machine assigned for some minutes.
+    FaultCode.LEAK_SUSPECTED: (FaultCode.MACHINES_SILENT, WaitCode.NOT_ASSIGNED),
+    FaultCode.STORE_SLOW: (FaultCode.CONTROLLER_SLOW,),
     FaultCode.GITHUB_BUDGET_LOW: (WaitCode.GITHUB_PRIMARY_LIMIT,),
-    FaultCode.GITHUB_LISTS_STALE: (
-        WaitCode.GITHUB_PRIMARY_LIMIT,
-        WaitCode.GITHUB_SECONDARY_LIMIT,
-        FaultCode.GITHUB_BUDGET_LOW,
-    ),
+    FaultCode.GITHUB_LISTS_STALE: _GITHUB_LIMITS,
+    WaitCode.JOB_UNCONFIRMED: (*_GITHUB_LIMITS, FaultCode.GITHUB_LISTS_STALE),
+    WaitCode.RUN_UNKNOWN: (*_GITHUB_LIMITS, FaultCode.GITHUB_LISTS_STALE),
 }
-"""By code of an effect: its causes, the most specific first. They concern the same SKU or account."""
+"""By code of an effect: its causes, the most specific first. They concern the same SKU or account.
+
+An effect that is a cause of others stands before them.
+"""
+_IN_ORDER = tuple(_EFFECTS)
 
 _LATE = frozenset({FaultCode.JOB_WAITS_FOR_HOURS, FaultCode.JOBS_START_LATE})
 """Effects of whatever holds up jobs of the SKU."""
@@ -154,14 +163,18 @@ def by_cause(found: Iterable[Fault]) -> tuple[Fault, ...]:
     for fault in found:
         (effects if fault.code in _EFFECTS or fault.code in _LATE else causes).append(fault)
     known = _merged(causes)
-    # What is late comes last: it may be an effect of another effect.
-    for effect in sorted(_merged(effects, one_sku=True), key=lambda one: one.code in _LATE):
+    for effect in sorted(_merged(effects, one_sku=True), key=_place):
         cause = next((one for one in _causes_of(effect, known)), None)
         if cause is None:
             known = _merged([*known, effect])
         else:
             known[known.index(cause)] = _with_effect(cause, effect)
     return tuple(sorted(known, key=_urgency))
+
+
+def _place(effect: Fault) -> int:
+    """Return the place of an effect among others. What is late comes last: anything may delay jobs."""
+    return len(_IN_ORDER) if effect.code in _LATE else _IN_ORDER.index(effect.code)
 
 
 def _urgency(fault: Fault) -> tuple[bool, bool, bool, int]:
@@ -182,7 +195,9 @@ def _causes_of(effect: Fault, known: Sequence[Fault]) -> Iterable[Fault]:
 
 
 def _shares(effect: Fault, cause: Fault) -> bool:
-    """Return True if two faults concern the same SKU, or the same account of GitHub."""
+    """Return True if two faults concern the same SKU or the same account, or the effect the whole fleet."""
+    if not effect.skus and not effect.about:
+        return True
     if effect.skus and cause.skus and not set(effect.skus).isdisjoint(cause.skus):
         return True
     accounts = {effect.about.rpartition(", ")[2], cause.about.rpartition(", ")[2]}

@@ -18,6 +18,8 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, JobId, ProviderName, Seconds, SkuName
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.machines.due import SILENCE, is_silent
+from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.operators import TargetKind, held
 from autoscaler.model.reasons.entry import Code
 from autoscaler.model.reasons.faults import Fault
@@ -143,6 +145,7 @@ def faults(fleet: Fleet, jobs: WaitingJobs, counts: Counts) -> tuple[Fault, ...]
             *counts.observed,
             *_others(fleet, counts),
             *_avoided_nodes(fleet),
+            *_silent_machines(fleet),
             *_not_served(fleet, jobs.undecided),
             *_held(fleet),
             *_long_waits(fleet, jobs, counts),
@@ -150,10 +153,10 @@ def faults(fleet: Fleet, jobs: WaitingJobs, counts: Counts) -> tuple[Fault, ...]
         )
     )
     busiest = _Busiest(fleet)
-    return tuple(_told(fault, busiest, counts.mends) for fault in found)
+    return tuple(_completed(fault, busiest, counts.mends) for fault in found)
 
 
-def _told(fault: Fault, busiest: "_Busiest", mends: Mapping[str, str]) -> Fault:
+def _completed(fault: Fault, busiest: "_Busiest", mends: Mapping[str, str]) -> Fault:
     """Return a fault with the number of its jobs, the repository that floods it, and its mend."""
     message = fault.message
     if fault.jobs:
@@ -232,6 +235,26 @@ def _avoided_nodes(fleet: Fleet) -> Iterator[Fault]:
         )
 
 
+def _silent_machines(fleet: Fleet) -> Iterator[Fault]:
+    """Return a fault for each SKU with assigned machines whose agents are silent. O(assigned machines)."""
+    for sku in fleet.catalogue.skus:
+        # The controller reads the runner of each silent machine at GitHub, and of few others.
+        read = (
+            one
+            for one in fleet.machines_in(sku, MachineState.ASSIGNED)
+            if one.work.read_at is not None and is_silent(one, fleet.now)
+        )
+        if silent := [str(one.id) for one in read]:
+            more = [f"{len(silent) - _MOST_NAMED} more"] if len(silent) > _MOST_NAMED else []
+            yield Fault.of(
+                FaultCode.MACHINES_SILENT,
+                sku=sku,
+                machines=counted(len(silent), "machine"),
+                named=", ".join([*silent[:_MOST_NAMED], *more]),
+                time=duration(SILENCE),
+            )
+
+
 def _shortened(text: str) -> str:
     """Return the begin of a text."""
     return text if len(text) <= _MOST_WORDS else f"{text[: _MOST_WORDS - 3]}..."
@@ -239,6 +262,9 @@ def _shortened(text: str) -> str:
 
 _MOST_NODES = 3
 """Nodes that one message names. `autoscaler_node_avoided` has the others."""
+
+_MOST_NAMED = 3
+"""Silent machines that one message names. `autoscaler machines` has the others."""
 
 _MOST_WORDS = 150
 """Characters of a node's failure in a message."""

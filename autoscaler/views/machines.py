@@ -24,7 +24,8 @@ class MachineView:
     `code` is the reason code of `reason`: a TerminationReason, a FailureClass, or empty while neither holds.
     `stage` is the last stage of its boot, `job` the job that GitHub gave its runner. `due` is when the
     controller acts on the machine even if nothing else happens: a deadline, or a question to GitHub.
-    `operator_hold` says which operator drained or quarantined it.
+    `operator_hold` says which operator drained or quarantined it. `image_name` is empty if its provider has not
+    read the name of the image since the start, or if the image has no other name than its ID.
     """
 
     id: str
@@ -53,6 +54,7 @@ class MachineView:
     operator_hold: str | None
     terminations: int
     provider_words: str
+    image_name: str = ""
 
 
 def view_of(fleet: Fleet, machine: Machine) -> MachineView:

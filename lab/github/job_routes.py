@@ -142,7 +142,8 @@ class JobRoutes:
         return web.json_response(shapes, headers=headers)
 
     async def _one_repository(self, request: web.Request, caller: Caller) -> web.Response:
-        return web.json_response(self._shapes.repository(self._repository(request, caller)))
+        shape = self._shapes.repository(self._repository(request, caller))
+        return web.json_response({**shape, "network_count": 0, "subscribers_count": 0})
 
     async def _job(self, request: web.Request, caller: Caller) -> web.Response:
         repository = self._repository(request, caller)

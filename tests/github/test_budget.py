@@ -243,6 +243,19 @@ def test_refusals_of_requests_in_flight_together_count_once() -> None:
     assert budget.backoff(APP, CHECK, NOW + 60) == 120.0
 
 
+@pytest.mark.parametrize(
+    ("headers", "limit"), [({}, "secondary"), (reported(0), "primary"), (reported(9), "secondary")]
+)
+def test_a_request_that_is_not_sent_names_the_limit_that_stopped_the_app(
+    headers: Mapping[str, str], limit: str
+) -> None:
+    budget = Budget(None)
+    asked(budget, CHECK, Answer(403, CIMultiDict({**headers, "Retry-After": "60"})))
+    shortage = budget.shortage(APP, CHECK, NOW)
+    assert shortage is not None
+    assert shortage.why == f"not sent: GitHub's {limit} rate limit stopped this App earlier"
+
+
 def test_a_shorter_hold_does_not_end_a_longer_one() -> None:
     budget = Budget(None)
     asked(budget, CHECK, answer(429, Retry_After="300"))

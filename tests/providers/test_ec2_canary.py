@@ -100,6 +100,9 @@ async def test_requests_name_the_template_of_the_chosen_image() -> None:
         assert api.images[template] == ("next-*" if takes_canary(sku, call) else "gpu-*")
     # Both images and both templates are remembered: no flapping between them.
     assert sorted(api.images.values()) == ["gpu-*", "next-*"]
+    named = ec2.capabilities.image_name
+    assert named is not None
+    assert [named(image) for image in ("gpu-*", "next-*", "ami-0")] == ["n", "n", ""]
     assert [name for name, _ in api.calls].count("DescribeImages") == 2
 
 

@@ -1,7 +1,7 @@
 """Answers operators' questions about a world of the ledger's tests."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from autoscaler.controller.operators.fleet_queries import FleetQueries, UnknownRecordError
 from autoscaler.controller.ports.store import StoreError
@@ -18,6 +18,7 @@ from autoscaler.views.explanation import (
     explain_job,
 )
 from autoscaler.views.faults import Counts
+from autoscaler.views.machines import MachineView, named, view_of
 from autoscaler.views.overview import Overview, Sample, oldest_jobs
 from autoscaler.views.past import Past
 from autoscaler.views.status import StatusView, status
@@ -42,6 +43,7 @@ class AskedWorld(FleetQueries):
     changed: int = 0
     broken: bool = False
     spells: Sequence[FaultSpell] = ()
+    image_names: Mapping[str, str] = field(default_factory=dict)
 
     def now(self) -> Instant:
         return self.world.now
@@ -97,6 +99,14 @@ class AskedWorld(FleetQueries):
 
     def grid(self, repository: str) -> grid.Grid:
         return grid.grid(repository, self.world.state.jobs.values(), self.commits)
+
+    def machine(self, name: str) -> MachineView | None:
+        known = named(self.world.fleet(), name)
+        views = [view_of(self.world.fleet(), known)] if known is not None else []
+        return next(iter(self.with_image_names(views)), None)
+
+    def with_image_names(self, found: Iterable[MachineView]) -> list[MachineView]:
+        return [replace(one, image_name=self.image_names.get(one.image, "")) for one in found]
 
     def changes(self) -> int:
         return self.changed

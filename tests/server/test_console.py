@@ -650,6 +650,18 @@ async def test_a_long_list_has_totals_links_to_its_pages_and_keeps_its_filters(
     assert "No job waits for a machine that these filters admit." in none
 
 
+@pytest.mark.parametrize("path", ["/machines/c0", "/skus/gpu"])
+async def test_a_machine_shows_the_name_of_its_image_beside_its_id(
+    reader: Reader, path: str
+) -> None:
+    machine = reader.answers.world.state.machines[MachineId("c0")]
+    machine.placement.image = "ami-0a"
+    await reader.sign_in()
+    assert ">ami-0a<" in (await reader.get(path))[1]
+    reader.answers.image_names = {"ami-0a": "linux-gpu-7"}
+    assert ">linux-gpu-7 ami-0a<" in (await reader.get(path))[1]
+
+
 async def test_the_faults_of_the_last_weeks_are_shown(reader: Reader) -> None:
     await reader.sign_in()
     _, text = await reader.get("/faults")

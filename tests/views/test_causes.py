@@ -1,4 +1,6 @@
-"""One cause is one fault: what is grouped, what follows from what, and what is told of it."""
+"""One cause is one fault: what is grouped, what follows from what, and what a fault says."""
+
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +13,7 @@ from autoscaler.model.cooldowns import (
     launch_option_key,
     registration_key,
 )
-from autoscaler.model.identifiers import SkuName
+from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.reasons.faults import Fault, Trend
 from autoscaler.model.reasons.table import FaultCode, WaitCode
@@ -230,3 +232,56 @@ def test_a_fault_that_comes_and_goes_keeps_its_beginning_and_has_a_trend() -> No
     assert (after.after, alone.after) == ("gpu: quota used up", "")
     (anew,) = note(250.0 + KEPT + 1.0, quota)
     assert anew.since == 250.0 + KEPT + 1.0
+
+
+def test_silent_machines_are_named_once_the_controller_reads_their_runners_at_github() -> None:
+    world = World(catalogue(sku()))
+    machines = world.make_ready(5)
+    for machine in machines:
+        world.assignment(machine)
+    world.after(899.0)
+    for machine in machines:
+        world.do(e.RunnerReadRequested, machine)
+    assert look(world).faults == ()
+    world.after(1.0)
+    (fault,) = look(world).faults
+    assert (fault.code, fault.skus, fault.is_page) == ("machines_silent", ("gpu",), False)
+    assert fault.message.startswith(
+        "5 machines: assigned, and no heartbeat for 15m00s: c0, c1, c2, 2 more. "
+    )
+    world.do(e.MachineSeen, MachineId("c0"))
+    (fault,) = look(world).faults
+    assert fault.message.startswith("4 machines: ")
+
+
+@pytest.mark.parametrize(
+    ("cause", "effect"),
+    [
+        (FaultCode.CONTROLLER_SLOW, FaultCode.STORE_SLOW),
+        (FaultCode.MACHINES_SILENT, FaultCode.LEAK_SUSPECTED),
+        (WaitCode.NOT_ASSIGNED, FaultCode.LEAK_SUSPECTED),
+    ],
+)
+def test_an_effect_on_the_whole_fleet_follows_from_its_cause(
+    cause: FaultCode | WaitCode, effect: FaultCode
+) -> None:
+    (fault,) = by_cause([Fault(effect, "", "effect"), Fault(cause, "", "cause", ("gpu",))])
+    assert (fault.code, fault.effects) == (cause, (effect,))
+    (alone,) = by_cause([Fault(effect, "", "effect")])
+    assert alone.code == effect
+
+
+@pytest.mark.parametrize("limit", [WaitCode.GITHUB_PRIMARY_LIMIT, WaitCode.GITHUB_SECONDARY_LIMIT])
+def test_what_github_does_not_show_under_a_rate_limit_is_an_effect_of_the_limit(
+    limit: WaitCode,
+) -> None:
+    """In whatever order they come: one effect may be the cause of another."""
+    unread = Fault(WaitCode.RUN_UNKNOWN, "acme", "unread", ("gpu",), jobs=1)
+    stale = Fault(FaultCode.GITHUB_LISTS_STALE, "acme", "stale")
+    low = Fault(FaultCode.GITHUB_BUDGET_LOW, "App 1, acme", "low")
+    reached = Fault(limit, "acme", "limit", ("cpu",), jobs=1)
+    assert by_cause([unread, stale])[0].code == FaultCode.GITHUB_LISTS_STALE
+    assert [one.code for one in by_cause([unread, stale, low])] == [FaultCode.GITHUB_BUDGET_LOW]
+    (fault,) = by_cause([unread, stale, reached])
+    assert (fault.code, fault.jobs) == (limit, 2)
+    assert by_cause([unread, replace(reached, about="globex")])[1:] != ()

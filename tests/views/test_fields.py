@@ -53,6 +53,7 @@ def test_a_machine_is_shown_with_each_field_of_its_record() -> None:
         "operator_hold": None,
         "terminations": 2,
         "provider_words": "",
+        "image_name": "",
     }
 
 

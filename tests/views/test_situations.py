@@ -94,17 +94,23 @@ async def test_the_launch_rate_allows_the_next_launch_at_the_announced_time(it: 
     await it.comes_true(it.announced(WaitCode.LAUNCH_RATE, 2), lambda: len(it.launches) == 2)
 
 
-@pytest.mark.parametrize("fault", [FaultKind.REGISTRATION_REFUSED, FaultKind.SECONDARY_LIMIT])
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (FaultKind.REGISTRATION_REFUSED, WaitCode.REGISTRATION_ON_HOLD),
+        (FaultKind.SECONDARY_LIMIT, WaitCode.GITHUB_SECONDARY_LIMIT),
+    ],
+)
 def test_after_a_refused_registration_the_next_one_comes_at_the_announced_time(
-    fault: FaultKind,
+    fault: FaultKind, code: WaitCode
 ) -> None:
     """GitHub refuses it for a missing permission, or for its secondary rate limit."""
 
     @situation(job(), Fault(40.0, fault, 20.0))
     async def story(it: Situation) -> None:
         await it.at(47.0)
-        event = it.announced(WaitCode.REGISTRATION_ON_HOLD)
-        assert event.what == "the controller tries to register a runner at GitHub again"
+        event = it.announced(code)
+        assert event.what == code.entry.next_event
         await it.comes_true(event, lambda: it.registrations == 1)
 
     story()

@@ -1,6 +1,6 @@
 """Answers operators' questions from the ledger, the last plan and the stored history."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from autoscaler.controller.journal import Journal
@@ -59,8 +59,12 @@ class FleetQueries:
         recent_past: RecentPast,
         observed: Callable[[], Sequence[Fault]],
         spent: Callable[[], Spent],
+        image_name: Callable[[ProviderName, str], str],
     ) -> None:
-        """`observed` returns the faults that only the metrics show, `spent` what was paid so far."""
+        """`observed` returns the faults that only the metrics show, `spent` what was paid so far.
+
+        `image_name` returns the name of a provider's image by its ID, or an empty text.
+        """
         self._journal = journal
         self._store = store
         self._providers = providers
@@ -69,6 +73,7 @@ class FleetQueries:
         self._observed = observed
         self._spent = spent
         self._fault_times = FaultTimes()
+        self._image_name = image_name
 
     def now(self) -> Instant:
         """Return the controller's time, by which the ages in an answer count."""
@@ -130,7 +135,17 @@ class FleetQueries:
         """Return the machine with this ID, its provider's ID or the name of its runner."""
         fleet = self.fleet()
         known = machines.named(fleet, name)
-        return machines.view_of(fleet, known) if known is not None else None
+        if known is None:
+            return None
+        (view,) = self.with_image_names([machines.view_of(fleet, known)])
+        return view
+
+    def with_image_names(self, found: Iterable[MachineView]) -> list[MachineView]:
+        """Return machines with the names of their images, as far as they are known."""
+        return [
+            replace(one, image_name=self._image_name(ProviderName(one.provider), one.image))
+            for one in found
+        ]
 
     def explain(self, job: JobId) -> Explanation | None:
         """Return why a job waits, or what became of it; None if it is not in memory any more."""

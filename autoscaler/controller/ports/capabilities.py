@@ -134,6 +134,8 @@ class Capabilities:
     """The reader of the provider's prices; None if all prices are in the configuration."""
     limits: QuotaLimits | None = None
     """Where the values of `quotas` come from; None if none of them needs to be kept."""
+    image_name: Callable[[str], str] | None = None
+    """Returns the name of an image by its ID, or an empty text. None: the ID of an image is its name."""
     protect: Callable[[ProviderMachineId], Awaitable[None]] | None = None
     """Asks the provider not to interrupt a machine by choice, because it may run a job from now on.
 

@@ -59,8 +59,12 @@ class Shortage:
 class _Backoff:
     until: Instant = 0.0
     failures: int = 0
+    limit: str = ""
 
     def extend(self, answer: Answer, now: Instant) -> None:
+        # docs.github.com, "Exceeding the rate limit": only the primary limit leaves no request.
+        spent = answer.headers.get("x-ratelimit-remaining") == "0"
+        self.limit = "primary" if spent else "secondary"
         if self.until <= now:  # refusals of concurrent requests count as one failure
             self.failures += 1
         delay = delay_of(answer, now, _SECONDARY.delay(self.failures - 1))
@@ -117,7 +121,8 @@ class Budget:
         """Return why this request may not be sent now, or None if it may."""
         wait = self.backoff(caller, request, now)
         if wait:
-            return Shortage(wait, "not sent: GitHub's rate limit stopped this App earlier")
+            limit = self._backoffs[_backoff_key(caller, request)].limit
+            return Shortage(wait, f"not sent: GitHub's {limit} rate limit stopped this App earlier")
         bucket = self._bucket(caller, request, now)
         if bucket is not None:
             reserve = math.floor(bucket.limit * RESERVES[request.importance])

@@ -61,11 +61,8 @@ class Fault:
 
     @property
     def key(self) -> str:
-        """Return what identifies the cause for as long as it lasts.
-
-        Machines of a SKU that fail in several ways are one cause, as for the circuit breaker.
-        """
-        return f"{_FAMILIES.get(self.code, self.code)}:{self.about}"
+        """Return what identifies the cause for as long as it lasts."""
+        return key_of(self.code, self.about)
 
     @property
     def name(self) -> str:
@@ -106,4 +103,14 @@ MACHINES_FAIL = (
 """The codes of machines of a SKU that fail one after the other, the one that says most first."""
 
 _FAMILIES: dict[str, str] = dict.fromkeys(MACHINES_FAIL, "machines_fail")
+
+
+def key_of(code: str, about: str) -> str:
+    """Return what identifies a cause for as long as it lasts.
+
+    Machines of a SKU that fail in several ways are one cause, as for the circuit breaker.
+    """
+    return f"{_FAMILIES.get(code, code)}:{about}"
+
+
 _OF_WAITING_JOBS = frozenset(WaitCode) - {WaitCode.CIRCUIT_OPEN}

@@ -10,6 +10,7 @@ from typing import Any
 
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.reasons.faults import key_of
 
 KIND, RECORD = "fault", "all"
 """The history of all faults, so that one question has them in order."""
@@ -36,9 +37,9 @@ class FaultSpell:
     jobs: int = 0
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> str:
         """Return what stays the same while a fault lasts."""
-        return self.code, self.about
+        return key_of(self.code, self.about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class OpenFault:
     seen_at: Instant
 
 
-Open = Mapping[tuple[str, str], OpenFault]
+Open = Mapping[str, OpenFault]
 
 
 def compared(
@@ -87,12 +88,12 @@ def row_of(spell: FaultSpell) -> HistoryRow:
 
 def spells_of(rows: Iterable[HistoryRow]) -> list[FaultSpell]:
     """Return the faults of these rows, those that began last first. The row of an end is the last word."""
-    found: dict[tuple[str, str, Instant], FaultSpell] = {}
+    found: dict[tuple[str, Instant], FaultSpell] = {}
     for row in rows:
         spell = _spell(row)
-        known = found.get((*spell.key, spell.began))
+        known = found.get((spell.key, spell.began))
         if known is None or known.ended is None:
-            found[(*spell.key, spell.began)] = spell
+            found[(spell.key, spell.began)] = spell
     return sorted(found.values(), key=lambda one: one.began, reverse=True)
 
 

@@ -24,6 +24,7 @@ MACHINES_NOT_READY, CIRCUIT_BREAKER = _page("MachinesNotReady"), _page("CircuitB
 LISTS_STALE, UNVERIFIED = _ticket("GitHubListsStale"), _ticket("MachinesUnverified")
 
 JOBS_NOT_SERVED = _ticket("JobsNotServed")
+LEAK = _ticket("LeakSuspected")
 
 ON_HOLD = "{about} {are} on hold: {words}"
 """Of what failed: the offerings, zones or launch options, and what their provider said."""
@@ -47,6 +48,8 @@ NOT_SERVED = Threshold(5.0, within=HALF_HOUR)
 """Number of jobs, or age of the oldest in seconds, from which on jobs that get no machine are a fault."""
 _MEND_LABELS = "correct runs-on in the workflow, or add a SKU with these labels"
 _MEND_ACCESS = "nothing, or admit them with access of a SKU; the runs can be cancelled at GitHub"
+_MEND_IMAGE = "repair the image, such as its driver, and publish it"
+_MEND_RUNNER = "publish a new image with the newest actions/runner"
 _GITHUB_FAILS_IT = "GitHub fails the job, because no runner took it for a day"
 
 
@@ -167,7 +170,13 @@ class WaitCode(Code):
         MACHINES_NOT_READY,
         cause="machines do not boot",
     )
-    HEALTH_CHECK = Entry("health_check", ON_HOLD, MACHINES_NOT_READY, cause="health checks fail")
+    HEALTH_CHECK = Entry(
+        "health_check",
+        ON_HOLD,
+        MACHINES_NOT_READY,
+        cause="health checks fail",
+        mend=_MEND_IMAGE,
+    )
     UNKNOWN = Entry("unknown", ON_HOLD, LAUNCHES_REFUSED, cause="launches fail")
     CIRCUIT_OPEN = Entry(
         "circuit_open",
@@ -318,6 +327,8 @@ class FaultCode(Code):
         "webhooks_silent",
         "a job started {ago} ago, and no webhook was accepted for {silent}",
         _page("WebhooksSilent"),
+        mend="see Advanced > Recent deliveries of the App at GitHub; correct the App's webhook URL, or let "
+        "GitHub reach it",
         threshold=Threshold(300.0, within=HALF_HOUR),
     )
     STORE_FAILS = Entry(
@@ -346,18 +357,21 @@ class FaultCode(Code):
         "{above:g} machines or more of image {image} failed their health check {check} within "
         "{within}",
         _page("HealthChecksFail"),
+        mend=_MEND_IMAGE,
         threshold=Threshold(3, within=HALF_HOUR),
     )
     RUNNER_VERSION_REFUSED = Entry(
         "runner_version_refused",
         "GitHub refuses the version of actions/runner in its image",
         _page("RunnerVersionRefused"),
+        mend=_MEND_RUNNER,
         threshold=Threshold(within=HALF_HOUR),
     )
     RUNNER_VERSION_EXPIRES = Entry(
         "runner_version_expires",
         "GitHub will give no more jobs to actions/runner {version} of its image in {time}",
         _ticket("RunnerVersionExpires"),
+        mend=_MEND_RUNNER,
         threshold=Threshold(604800.0),
         variants={
             "over": "GitHub has given no jobs to actions/runner {version} of its image for {time}",
@@ -368,13 +382,14 @@ class FaultCode(Code):
         "GitHub gave its machines to jobs that access does not admit ({reasons}); the job hook "
         "refuses them on the machine",
         _ticket("JobsOutsideAccess"),
+        mend="admit no other repositories to the runner group than access does, or admit these with access",
         threshold=Threshold(within=HALF_HOUR),
     )
     LEAK_SUSPECTED = Entry(
         "leak_suspected",
         "for {time}, more machines have been assigned or exited than jobs are in progress; now "
         "{excess:,} more",
-        _ticket("LeakSuspected"),
+        LEAK,
         threshold=Threshold(5, share=0.1, within=600.0),
     )
     GITHUB_BUDGET_LOW = Entry(
@@ -382,6 +397,7 @@ class FaultCode(Code):
         "{remaining:,} of {limit:,} requests ({resource}) are left this hour",
         _ticket("GitHubBudgetLow"),
         cause="GitHub budget low",
+        mend="wait for its reset, within the hour, or add an App to github.apps: each has a limit of its own",
         threshold=Threshold(share=0.1),
     )
     GITHUB_LISTS_STALE = Entry(
@@ -407,6 +423,7 @@ class FaultCode(Code):
         "controller_slow",
         "webhooks and machines waited up to {lag:.1f} s for the controller",
         _ticket("ControllerSlow"),
+        mend="give the controller's host a free CPU: find what else runs there",
         threshold=Threshold(1.0),
     )
     PROVIDER_NOT_LISTED = Entry(
@@ -422,6 +439,17 @@ class FaultCode(Code):
         "unverified",
         _ticket("MachinesDoNotTerminate"),
         cause="machines do not terminate",
+        mend="find them with `autoscaler unverified`, and terminate them at the provider",
+    )
+    MACHINES_SILENT = Entry(
+        "machines_silent",
+        "{machines}: assigned, and no heartbeat for {time}: {named}. The controller asks GitHub every {time}, "
+        "and terminates each machine after two answers that its work is over",
+        LEAK,
+        cause="silent machines",
+        fires=False,
+        mend="see the machine's console output at its provider; `autoscaler terminate MACHINE` does not wait "
+        "for GitHub",
     )
     MACHINES_UNVERIFIED = Entry(
         "machines_unverified",

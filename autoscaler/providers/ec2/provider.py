@@ -106,6 +106,7 @@ class Ec2Provider:
             prices=self.prices,
             limits=self.limits,
             mends=HINTS | quota_requests(ec2.region),
+            image_name=self._resources.image_name,
         )
         self._account = ec2.account
         self._unsold: dict[str, tuple[str, ...]] = {}

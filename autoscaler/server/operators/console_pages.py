@@ -150,7 +150,7 @@ class ConsolePages:
             tuple(quotas_of(fleet, sku)),
             waiting_jobs(fleet, waiting, JobFilter(sku), part).rows,
             running_jobs(fleet, waiting, JobFilter(sku), part).rows,
-            machines(fleet, MachineFilter(sku), part).rows,
+            self._queries.with_image_names(machines(fleet, MachineFilter(sku), part).rows),
         )
         return await self._render(operator, self._pages.sku, page)
 

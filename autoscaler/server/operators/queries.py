@@ -82,7 +82,9 @@ class Queries:
         chosen = chosen_machines(request.query, self._queries)
         found = machines(self._queries.fleet(), chosen, chosen_part(request.query, _ROWS))
         return self._answer(
-            machines=as_json(found.rows), total=found.total, counts=dict(found.counts)
+            machines=as_json(self._queries.with_image_names(found.rows)),
+            total=found.total,
+            counts=dict(found.counts),
         )
 
     async def _explain(self, request: web.Request) -> web.Response:

@@ -214,8 +214,8 @@ async def _reload(made: LoadedLab, **limits: float) -> None:
 
 
 async def pause(made: LoadedLab) -> None:
-    await made.ask("POST", "/admin/pause", target="all")
+    await made.ask("POST", "/admin/pause", target="linux.g5")
 
 
 async def resume(made: LoadedLab) -> None:
-    await made.ask("POST", "/admin/resume", target="all")
+    await made.ask("POST", "/admin/resume", target="linux.g5")

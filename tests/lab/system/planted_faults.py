@@ -17,8 +17,9 @@ class PlantedFault:
     controller does next if no operator has to act. `wrong` are words that mislead. The page has `patience` lab
     seconds to name the cause: longer where something has to last before it is a fault. `log` are beginnings of
     events of the log, some with the value of a field. The first such line shows that the controller knows. If
-    only a metric shows it, `metric` is the beginning of its name, and its value rises. `prepare` changes
-    fleet.yaml before the start. `small_disk`: the store is on a disk of a few megabytes.
+    only a metric shows it, `metric` is the beginning of its name, and its value rises. Without either, nothing
+    but the page shows it. `prepare` changes fleet.yaml before the start. `small_disk`: the store is on a disk
+    of a few megabytes.
     """
 
     plant: Act
@@ -39,7 +40,7 @@ FAULTS = {
         lift=act.capacity_again,
         log=("launch_failed",),
         cause=r"out of capacity|InsufficientInstanceCapacity",
-        action=r"tries to launch|(another|other|more) (zones?|instance types?)",
+        action=r"tries to launch|(another|other|more|add) (zones?|instance types?)",
     ),
     "quota 0": PlantedFault(
         act.no_quota,
@@ -76,7 +77,7 @@ FAULTS = {
         lift=act.limit_reset,
         log=("list_not_read", "registration_failed", "sync_delayed", "app_failing"),
         cause=r"rate limit|requests[^.]*left this hour",
-        action=r"resets|another App|a second App|more Apps|next hour",
+        action=r"resets?\b|another App|a second App|more Apps|next hour",
     ),
     "wrong runner group": PlantedFault(
         act.group_excludes,
@@ -97,14 +98,14 @@ FAULTS = {
         lift=act.jobs_cancelled,
         log=("job_unmatched",),
         cause=r"access[^.]*(admit|gadgets)|gadgets[^.]*access",
-        action=r"access\.repositories|see access|add [^.;]* to access|autoscaler explain",
+        action=r"access\.repositories|see access|admit them with access",
     ),
     "fork": PlantedFault(
         act.from_fork,
         lift=act.jobs_cancelled,
         log=("job_refused",),
         cause=r"fork",
-        action=r"access\.forks",
+        action=r"access\.forks|admit them with access",
     ),
     "machines do not terminate": PlantedFault(
         act.no_termination,
@@ -130,7 +131,6 @@ FAULTS = {
     "disk filling": PlantedFault(
         act.disk_fills,
         lift=act.disk_is_emptied,
-        log=("disk",),
         cause=r"disk",
         action=r"(free|make|clear)[^.;]*(room|space)|enlarge|larger disk",
         small_disk=True,
@@ -159,7 +159,6 @@ FAULTS = {
     ),
     "silent machines": PlantedFault(
         act.machines_fall_silent,
-        log=("machine_silent", "machine_unverified"),
         cause=r"silent|no heartbeat|not reported|no request",
         action=r"terminate|console|quarantine",
     ),

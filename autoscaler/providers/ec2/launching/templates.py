@@ -45,6 +45,10 @@ def _source(sku: Ec2Sku) -> _Source:
     return sku.name, sku.image.name, sku.image.owner
 
 
+MOST_NAMES = 1_000
+"""Maximum number of images whose names are remembered, the ones found last."""
+
+
 class Resources:
     """Caches resources. Methods that call `api` raise ProviderError, OutcomeUnknownError."""
 
@@ -57,6 +61,7 @@ class Resources:
         self.offered_types: OfferedTypes = {}
         """The instance types that each zone sells, as last read; empty if not known."""
         self._images: dict[_Source, tuple[Instant, ImageRow]] = {}
+        self._image_names: dict[str, str] = {}
         self._templates: dict[str, str] = {}
         self._template_images: dict[str, str] = {}
         self._current: dict[tuple[_Source, int], str] = {}
@@ -176,6 +181,10 @@ class Resources:
         self._full[subnet] = self._clock.now()
         self._subnets = self._subnets and (float("-inf"), self._subnets[1])
 
+    def image_name(self, image: str) -> str:
+        """Return the name of an image that was the newest of a SKU since the start; empty for another."""
+        return self._image_names.get(image, "")
+
     def image_of(self, template: str) -> str:
         """Return the image of a template that this process created; empty for other templates."""
         return self._template_images.get(template, "")
@@ -203,6 +212,9 @@ class Resources:
         listed = pages(self._api, "DescribeImages", wanted)
         newest = newest_image(sku, [ImageRow(*row) async for page in listed for row in page])
         self._images[_source(sku)] = (self._clock.now(), newest)
+        self._image_names[newest.id] = newest.name
+        if len(self._image_names) > MOST_NAMES:
+            del self._image_names[next(iter(self._image_names))]
         return newest
 
     async def _make_template(self, sku: Ec2Sku, name: str, data: Mapping[str, Any]) -> str:
