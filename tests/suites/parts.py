@@ -101,7 +101,7 @@ _EDGES = (
     "setup",
 )
 _MACHINES = ("agent", "app")
-_PROJECT = ("suites", "watchdog", "test_*.py")
+_PROJECT = ("release", "suites", "watchdog", "test_*.py")
 _WORLDS = ("chaos", "fuzz")
 _PODS = tuple(
     f"cluster/test_{name}.py"
