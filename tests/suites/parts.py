@@ -99,6 +99,8 @@ _EDGES = (
     "benchmarks",
     "operator_commands",
     "setup",
+    "host",
+    "doctor",
 )
 _MACHINES = ("agent", "app")
 _PROJECT = ("release", "suites", "watchdog", "test_*.py")
