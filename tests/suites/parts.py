@@ -99,7 +99,7 @@ _EDGES = (
     "benchmarks",
 )
 _MACHINES = ("agent", "app")
-_PROJECT = ("release", "suites", "watchdog", "test_*.py")
+_PROJECT = ("operator_commands", "release", "setup", "suites", "watchdog", "test_*.py")
 _WORLDS = ("chaos", "fuzz")
 _PODS = tuple(
     f"cluster/test_{name}.py"
