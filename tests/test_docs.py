@@ -319,6 +319,7 @@ def test_the_headings_of_the_reason_codes_are_the_codes() -> None:
 
 CODES_OF: dict[str, Iterable[str]] = {
     "autoscaler_jobs_waiting_by_reason": WaitCode,
+    "autoscaler_jobs_without_sku": Unmatched,
     "autoscaler_jobs_unmatched_total": Unmatched,
     "autoscaler_jobs_refused_total": [one for one in Admission if one.is_refusal],
     "autoscaler_jobs_outside_access_total": OUTSIDE_ACCESS_REASONS,

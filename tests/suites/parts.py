@@ -97,6 +97,10 @@ _EDGES = (
     "deploy",
     "images",
     "benchmarks",
+    "operator_commands",
+    "setup",
+    "host",
+    "doctor",
 )
 _MACHINES = ("agent", "app")
 _PROJECT = ("operator_commands", "release", "setup", "suites", "watchdog", "test_*.py")
