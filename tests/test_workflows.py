@@ -97,7 +97,7 @@ def test_there_is_a_workflow() -> None:
 def actionlint(*files: Path) -> subprocess.CompletedProcess[str]:
     # actionlint runs the ShellCheck that it finds on the PATH.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    command = [find("actionlint"), "-no-color", *files]
+    command = [str(find("actionlint")), "-no-color", *map(str, files)]
     settings = {**os.environ, "PATH": path}
     return subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
 
