@@ -103,7 +103,7 @@ _EDGES = (
     "doctor",
 )
 _MACHINES = ("agent", "app")
-_PROJECT = ("operator_commands", "release", "setup", "suites", "watchdog", "test_*.py")
+_PROJECT = ("release", "suites", "watchdog", "test_*.py")
 _WORLDS = ("chaos", "fuzz")
 _PODS = tuple(
     f"cluster/test_{name}.py"
