@@ -90,7 +90,7 @@ def _of_lists(seen: StatusView, fleet: Fleet, reasons: Reasons) -> Iterator[str]
         if found.job != row or row.wait is None:
             yield f"job {row.id}: listed with {row.wait}, explained with {found.job}"
         else:
-            explained[row.wait.code] += 1
+            explained[row.wait.code.value] += 1
     yield from _differ(
         "reasons", {"list": sorted(listed.counts.items()), "explained": sorted(explained.items())}
     )
