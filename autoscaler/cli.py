@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoscaler.doctor.command import doctor
 from autoscaler.images import commands as image_commands
 from autoscaler.images.commands import images
 from autoscaler.operator_commands import alerts, queries
 from autoscaler.operator_commands import commands as operator_commands
 from autoscaler.operator_commands.fleet_file import DEFAULT, VARIABLE, ConfigOption, fleet_file
+from autoscaler.operator_commands.host import commands as host_commands
 from autoscaler.operator_commands.images import commands as published_images
 from autoscaler.operator_commands.images.bake import bake
+from autoscaler.operator_commands.store import store
 from autoscaler.operator_commands.usage import PlainGroup
 from autoscaler.setup.command import init
 
@@ -77,6 +80,7 @@ def options(
 
 
 commands.command()(init)
+commands.command()(doctor)
 
 
 @commands.command()
@@ -208,6 +212,8 @@ def schema() -> None:
 
 
 for _command in (
+    host_commands.install,
+    host_commands.uninstall,
     alerts.alerts,
     queries.status,
     queries.jobs,
@@ -235,6 +241,7 @@ images.command()(image_commands.driver)
 images.command()(published_images.shell)
 images.command()(bake)
 commands.add_typer(images, name="images")
+commands.add_typer(store, name="store")
 
 
 @commands.command()

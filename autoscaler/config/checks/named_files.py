@@ -18,9 +18,9 @@ from autoscaler.config.settings.shapes import SecretFileName
 
 _PAGE = 4096
 """Bytes of SQLite's smallest write (sqlite.org, "Database File Format", 1.3.2)."""
-_NAME_OF_A_FILE = re.compile(
-    r"[\w./-]{1,200}\.(pem|key|txt)|[a-z./_-]*(secret|token|key|webhook)s?([._/-][a-z._/-]*)?"
-)
+_NAME_OF_A_FILE = re.compile(r"[\w./-]{1,200}\.(?:pem|key|txt)")
+_WORDS_OF_A_NAME = re.compile(r"[a-z./_-]{1,200}")
+_WORD_OF_A_SECRET = re.compile(r"(?:secret|token|key|webhook)s?(?:[._/-]|\Z)")
 _SQLITE_MAGIC = b"SQLite format 3\0"
 """The first bytes of every database that is not empty (sqlite.org, "Database File Format", 1.2)."""
 
@@ -62,6 +62,11 @@ def _empty_store(configuration: Configuration) -> Iterator[Problem]:
 
 def _is_plainly_a_name(name: str) -> bool:
     """Return True for `github-app.pem` and `secrets/webhook`. Other text may be the secret itself."""
+    if _WORDS_OF_A_NAME.fullmatch(name) is not None:
+        return (
+            _WORD_OF_A_SECRET.search(name) is not None
+            or _NAME_OF_A_FILE.fullmatch(name) is not None
+        )
     return _NAME_OF_A_FILE.fullmatch(name) is not None
 
 

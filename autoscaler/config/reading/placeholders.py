@@ -26,7 +26,7 @@ _PLACEHOLDER = re.compile("YOUR-[A-Z-]*")
 _OTHER_FIX = "write your own value"
 
 _TEMPLATE = re.compile(
-    r"\$\{[^}]*\}|\{\{.*\}\}|\A(\$[A-Z_][A-Z0-9_]*|%[A-Z_]+%|<[a-z][a-z _-]*>)\Z"
+    r"\$\{[^${}]*\}|\{\{[^{}]*\}\}|\A(\$[A-Z_][A-Z0-9_]*|%[A-Z_]+%|<[a-z][a-z _-]*>)\Z"
 )
 _TEMPLATE_FIX = "write the value itself: nothing in fleet.yaml is expanded"
 _CURLY_QUOTES = "\u2018\u2019\u201c\u201d"

@@ -141,7 +141,7 @@ LIMITS = table(
 PROVIDER = table(
     ("type cloud", "write ec2 or kubernetes below it, with the provider's keys below that", ""),
     ("aws", "write ec2", "ec2"),
-    ("k8s eks gke aks cluster", "write kubernetes", "kubernetes"),
+    ("k8s eks gke cluster", "write kubernetes", "kubernetes"),
 )
 
 SKU = table(

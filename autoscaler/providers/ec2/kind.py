@@ -11,6 +11,7 @@ from autoscaler.config.problems import Problem
 from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.settings.fleet import ProviderSection, Settings
 from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, SkuSettings
+from autoscaler.model.checks import Examination
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2.checks import contradictions
 from autoscaler.providers.ec2.configuration import KEY, Ec2OptionKeys, Ec2Section, Ec2SkuKeys
@@ -52,6 +53,18 @@ class Ec2Kind(ProviderKind):
         from autoscaler.providers.ec2.checks.preflight import preflight
 
         yield from preflight(configuration, files=files)
+
+    def examinations(self, configuration: Configuration) -> Iterator[Examination]:
+        """Return what the account of each provider is asked: reads and dry runs."""
+        from autoscaler.providers.ec2.checks.examinations import examinations
+
+        yield from examinations(configuration)
+
+    async def runner_versions(self, configuration: Configuration) -> Mapping[str, str]:
+        """Return the versions in the images of the recipes, whose tags say them."""
+        from autoscaler.providers.ec2.checks.examinations import runner_versions
+
+        return await runner_versions(configuration)
 
     def least_dollars(
         self, sku: SkuSettings, option: LaunchOptionSettings, section: ProviderSection
