@@ -17,7 +17,7 @@ export PYTHON := $(shell /usr/bin/python3 -c 'import ensurepip; print("/usr/bin/
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-systems demo demo-kubernetes first-image first-job test test-systems test-all fresh gpu coverage check lint types all-types contracts programs pytest fuzz chaos chaos-bugs mutants pages dashboards screenshots format clean
+.PHONY: help setup setup-systems demo demo-kubernetes first-image first-job test test-systems test-all fresh release-check gpu coverage check lint types all-types contracts programs pytest fuzz chaos chaos-bugs mutants pages dashboards screenshots format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -58,6 +58,10 @@ test-all: ## Run both suites, as root.
 
 fresh: ## Run both commands of the README on a fresh Debian (as root; before each release).
 	@scripts/fresh.sh $(ARGS)
+
+release-check: setup-systems ## Build a release of this commit as root, and inspect it; ARGS='chart' runs one stage.
+	@echo '==> release-check'
+	@$(BIN)/python -m tests.release $(ARGS)
 
 gpu: ## Run the agent's checks on this host's NVIDIA GPUs (needs only their driver and Python).
 	@python3 -m unittest -v tests.agent.real_gpu

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoscaler.doctor.command import doctor
 from autoscaler.images import commands as image_commands
 from autoscaler.images.commands import images
 from autoscaler.operator_commands import alerts, queries
 from autoscaler.operator_commands import commands as operator_commands
 from autoscaler.operator_commands.fleet_file import DEFAULT, VARIABLE, ConfigOption, fleet_file
+from autoscaler.operator_commands.host import commands as host_commands
 from autoscaler.operator_commands.images import commands as published_images
 from autoscaler.operator_commands.images.bake import bake
+from autoscaler.operator_commands.store import store
 from autoscaler.operator_commands.usage import PlainGroup
 from autoscaler.setup.command import init
 
@@ -32,9 +35,8 @@ USAGE_ERROR = 2
 
 commands = typer.Typer(
     name="autoscaler",
-    help="Launches a machine for each queued GitHub Actions job, and terminates it after the job.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     cls=PlainGroup,
@@ -57,7 +59,28 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version as installed
+
+        typer.echo(installed("gpu-runner-autoscaler"))
+        raise typer.Exit
+
+
+@commands.callback()
+def options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Launches a machine for each queued GitHub Actions job, and terminates it after the job."""
+
+
 commands.command()(init)
+commands.command()(doctor)
 
 
 @commands.command()
@@ -189,6 +212,8 @@ def schema() -> None:
 
 
 for _command in (
+    host_commands.install,
+    host_commands.uninstall,
     alerts.alerts,
     queries.status,
     queries.jobs,
@@ -216,14 +241,13 @@ images.command()(image_commands.driver)
 images.command()(published_images.shell)
 images.command()(bake)
 commands.add_typer(images, name="images")
+commands.add_typer(store, name="store")
 
 
 @commands.command()
 def version() -> None:
-    """Print the version."""
-    from importlib.metadata import version as installed
-
-    typer.echo(installed("gpu-runner-autoscaler"))
+    """Print the version, as --version does."""
+    _print_version(True)
 
 
 def main() -> None:
@@ -249,8 +273,10 @@ def main() -> None:
 def _ask_providers(configuration: "Configuration") -> tuple[str, ...]:
     """Print the problems that the providers report. Return the other answers. Raises Exit for an error."""
     from autoscaler.app.preflight import check_online
+    from autoscaler.operator_commands.waiting import waiting_for
 
-    answers = check_online(configuration)
+    with waiting_for("the clusters of the Kubernetes providers"):
+        answers = check_online(configuration)
     _report(answers.problems)
     if any(not problem.warning for problem in answers.problems):
         raise typer.Exit(USAGE_ERROR)

@@ -11,7 +11,9 @@ from autoscaler.operator_commands.usage import PlainCommand
 if TYPE_CHECKING:
     from autoscaler.model.catalogue import OperatingSystem
 
-command = typer.Typer(add_completion=False)
+command = typer.Typer(
+    add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
 
 
 @command.command(cls=PlainCommand)

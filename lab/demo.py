@@ -6,7 +6,9 @@ demo removes every process and file that it created, even after an error or Ctrl
 
 import asyncio
 import os
+import shlex
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -117,6 +119,18 @@ def main(
         os.umask(umask)
 
 
+def _command_line(folder: Path) -> str:
+    """Return a command for the lab's controller that works as it is copied, in the working directory."""
+    program = Path(sys.executable).with_name("autoscaler")
+    if not program.exists():
+        words = [sys.executable, "-m", "autoscaler.cli"]
+    elif program.is_relative_to(Path.cwd()):
+        words = [str(program.relative_to(Path.cwd()))]
+    else:
+        words = [str(program)]
+    return shlex.join([*words, "status", "-c", str(folder / "fleet.yaml")])
+
+
 class _Demo:
     """One replay."""
 
@@ -191,7 +205,8 @@ class _Demo:
         if self._options.fault is Fault.LEAKED_MACHINE:
             lab.ec2.faults.leak_next(1)
         self._console.print(
-            f"Console: {lab.controller.url} (sign in with the token {lab.operator_token})",
+            f"Console: {lab.controller.url} (sign in with the token {lab.operator_token})\n"
+            f"Commands: {_command_line(lab.folder)}",
             soft_wrap=True,
         )
         self._stage(f"pushing {counted(self._push.count, 'job')}\n")
@@ -208,6 +223,7 @@ class _Demo:
         self._console.print(
             f"\nThe push is over, and everything stays up: {lab.controller.url}\n"
             f"Sign in with the token {lab.operator_token}\n"
+            f"Or run {_command_line(lab.folder)}\n"
             "Ctrl-C ends the demo with its result.",
             soft_wrap=True,
         )

@@ -31,7 +31,8 @@ class LabFleet:
     `github_latency` is the minimum duration of a call to GitHub, in real seconds.
     `github_patience` is how long GitHub waits for runners and jobs.
     `group_repositories` are the short names of the repositories that may use the runner group, `None`
-    for all. `public` are those of public repositories; the runner group then admits them.
+    for all. `wait_objective` is how soon jobs are to start, in lab seconds; `None` for the default.
+    `public` are those of public repositories; the runner group then admits them.
     `misbehaving` is what the first machines of a SKU do wrong; it needs real agents.
     `runner_versions` are the runner versions in the images, by SKU, where they differ from the default.
     `listener` sees every request of every machine. `program` is the Python arguments that start the
@@ -53,6 +54,7 @@ class LabFleet:
     registrations: Mapping[str, float] = field(
         default_factory=lambda: {"burst": 100_000, "per_second": 100_000.0}
     )
+    wait_objective: int | None = None
     lose_jobs: int = 0
     pick: str = "fifo"
     seed: int = 0
@@ -92,6 +94,7 @@ def fleet_settings(
         "store": "sqlite:///state.db",
         **({"versions_file": VERSIONS_FILE} if fleet.has_stock_images else {}),
         "limits": {"machines": fleet.most_machines},
+        **_metrics(fleet),
         "providers": dict(providers),
         "skus": {
             name: {"image": {"name": f"{name}-*", "owner": "self"}, **section}
@@ -100,6 +103,13 @@ def fleet_settings(
             for name, section in fleet.skus.items()
         },
     }
+
+
+def _metrics(fleet: LabFleet) -> dict[str, Any]:
+    """Return the section `metrics` of fleet.yaml, if the lab needs one."""
+    if fleet.wait_objective is None:
+        return {}
+    return {"metrics": {"wait_objectives": [f"all=.*:{fleet.wait_objective}:0.999"]}}
 
 
 def ec2_section(ec2: LabEc2, network: Network) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WAIT_BUCKETS
 from lab.fleet import LabFleet
 from lab.github.settings import Patience
 from lab.kubernetes.lab_pods import PROVIDER, LabNode
@@ -51,8 +52,19 @@ def lab_fleet(push: Push, scale: float) -> LabFleet:
         scale=scale,
         machine_scale=max(min(scale, _MACHINE_SCALE), scale / 4),
         github_patience=Patience(real_floor=_SILENCE),
+        wait_objective=_objective(seconds),
         nodes=_nodes(push),
     )
+
+
+def _objective(seconds: float) -> int:
+    """Return how soon jobs are to start: within the first bucket that has room for a stage's deadline.
+
+    The default, 300 s of lab time, is 4 real seconds at the demo's scale: no machine boots in that.
+    """
+    (default,) = DEFAULT_OBJECTIVES
+    least = max(default.seconds, seconds)
+    return next((bucket for bucket in WAIT_BUCKETS if bucket >= least), WAIT_BUCKETS[-1])
 
 
 def _on_pods(pods: PushPods, deadlines: Mapping[str, str]) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from autoscaler.config import ConfigurationError
 from autoscaler.controller.system import SystemClock
 from autoscaler.operator_commands.usage import PlainCommand
 
-command = typer.Typer(add_completion=False)
+command = typer.Typer(
+    add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
 
 
 @command.command(cls=PlainCommand)

@@ -60,6 +60,8 @@ def test_check_validates_instance_types_prices_and_quotas(example: Path) -> None
         'skus."windows.g4dn.xlarge".on[0].instance_types[0]: instance type g4dn.huge is not known',
         'skus."linux.arm64.m7g.4xlarge".on[0].instance_types[0]: '
         "m7g.4xlarge is arm64, the SKU is x64",
+        'skus."linux.arm64.m7g.4xlarge".image.name: "autoscaler/linux-cpu-arm64-*" '
+        "looks like an image for arm64, and arch is x64",
     ]
 
 

@@ -68,6 +68,17 @@ def test_version_prints_the_installed_version() -> None:
     assert run("version").stdout == version("gpu-runner-autoscaler") + "\n"
 
 
+def test_the_version_is_also_an_option() -> None:
+    assert run("--version").stdout == run("version").stdout
+
+
+@pytest.mark.parametrize("command", [[], ["status"], ["images"], ["images", "bake"]])
+def test_every_command_has_a_short_option_for_its_help(command: list[str]) -> None:
+    short, long = run(*command, "-h"), run(*command, "--help")
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
+    assert "Usage: " in short.stdout
+
+
 def test_serve_passes_its_options_on(
     program: Callable[[str, str, Any], None], example: Path
 ) -> None:
@@ -122,7 +133,7 @@ def test_serve_prints_a_configurations_errors_and_ends_with_2(
             "Invalid value for '--keep': it must be at least 1, not '0'.",
         ),
         (["check", "a", "b"], "Got unexpected extra argument(s) (b)"),
-        (["sevre"], "No such command 'sevre'. Did you mean 'serve'?"),
+        (["servee"], "No such command 'servee'. Did you mean 'serve'?"),
     ],
 )
 def test_an_invalid_command_line_is_explained_and_exits_with_2(
@@ -148,6 +159,9 @@ def test_help_imports_only_what_it_needs() -> None:
         "images = 'autoscaler.operator_commands.images'\n"
         "commands |= {images} | {f'{images}.{name}' for name in ('bake', 'commands')}\n"
         "commands |= {f'autoscaler.operator_commands.{name}' for name in ('alerts', 'fleet_file', 'options')}\n"
+        "commands.add('autoscaler.operator_commands.store')\n"
+        "host = 'autoscaler.operator_commands.host'\n"
+        "commands |= {host, f'{host}.commands'}\n"
         "assert ours == {'autoscaler', 'autoscaler.cli'} | commands, ours\n"
         "assert not {'pydantic', 'yaml', 'aiohttp', 'boto3'} & set(sys.modules)\n"
     )
@@ -183,7 +197,7 @@ def test_every_command_and_option_is_documented() -> None:
         assert documented == options, name
 
 
-@pytest.mark.parametrize("arguments", [[], ["images"]])
+@pytest.mark.parametrize("arguments", [[], ["images"], ["store"]])
 def test_no_command_of_a_list_is_cut_on_80_columns(arguments: list[str]) -> None:
     """A process of its own, because the test runner's terminal is wider than its columns say."""
     done = subprocess.run(

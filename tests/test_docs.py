@@ -24,6 +24,7 @@ from autoscaler.model.operators import HoldKind
 from autoscaler.model.reasons.table import FaultCode, Unmatched, WaitCode
 from autoscaler.providers.registry import provider_kinds
 from scripts.reason_docs import COMMAND, with_facts
+from tests.config.fleet_file import unintended
 from tests.observability.test_metrics import exported
 
 ROOT = Path(__file__).parents[1]
@@ -164,7 +165,14 @@ def test_the_configuration_of_the_readme_is_accepted_and_has_full_effect(tmp_pat
     path = tmp_path / "fleet.yaml"
     path.write_text(blocks[0])
     configuration = load(path, provider_kinds(), files=False)
-    assert configuration.warnings == ()
+    assert unintended(configuration) == []
+    assert {one.key for one in configuration.warnings} == {
+        "github.apps[0].id",
+        "github.scopes[0].org",
+        "server.public_url",
+        "providers.us-east-1.ec2.subnets[0]",
+        "providers.us-east-1.ec2.security_groups[0]",
+    }
     assert not_in_force(configuration.settings) == []
 
 
@@ -311,6 +319,7 @@ def test_the_headings_of_the_reason_codes_are_the_codes() -> None:
 
 CODES_OF: dict[str, Iterable[str]] = {
     "autoscaler_jobs_waiting_by_reason": WaitCode,
+    "autoscaler_jobs_without_sku": Unmatched,
     "autoscaler_jobs_unmatched_total": Unmatched,
     "autoscaler_jobs_refused_total": [one for one in Admission if one.is_refusal],
     "autoscaler_jobs_outside_access_total": OUTSIDE_ACCESS_REASONS,

@@ -1,4 +1,4 @@
-"""Commands that print tables, on a terminal of 80 columns: whole words, and no line that is too long."""
+"""Commands that print tables, on narrow terminals: whole words, and no line that is too long."""
 
 import fcntl
 import os
@@ -25,7 +25,7 @@ from tests.test_operator_commands import controller as controller
 
 pytestmark = pytest.mark.systems
 
-COLUMNS = 80
+WIDTHS = (60, 80, 120)
 SKU = "lf.c.linux.g6.4xlarge.experimental.nvidia.gpu"
 DEMAND = DemandClass("org:acme", "Default", (SKU,), (SkuName(SKU),))
 MACHINE, INSTANCE = "9f86d081884c7d60", "i-0123456789abcdef0"
@@ -68,10 +68,10 @@ def long_names(controller: Controller) -> Controller:
     return controller
 
 
-def on_terminal(controller: Controller, *arguments: str) -> list[str]:
+def on_terminal(controller: Controller, *arguments: str, columns: int = 80) -> list[str]:
     """Return the lines that a command prints to a terminal."""
     ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     sized = {"COLUMNS", "LINES"}
     process = subprocess.Popen(
         [sys.executable, "-m", "autoscaler.cli", *arguments, "--config", str(controller.file)],
@@ -90,6 +90,7 @@ def on_terminal(controller: Controller, *arguments: str) -> list[str]:
     return printed.decode().replace("\r\n", "\n").splitlines()
 
 
+@pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize(
     ("arguments", "whole"),
     [
@@ -102,10 +103,10 @@ def on_terminal(controller: Controller, *arguments: str) -> list[str]:
     ],
 )
 def test_a_table_fits_a_terminal_and_keeps_each_name_whole(
-    long_names: Controller, arguments: tuple[str, ...], whole: tuple[str, ...]
+    long_names: Controller, arguments: tuple[str, ...], whole: tuple[str, ...], columns: int
 ) -> None:
-    lines = on_terminal(long_names, *arguments)
-    assert max(map(len, lines)) <= COLUMNS
+    lines = on_terminal(long_names, *arguments, columns=columns)
+    assert max(map(len, lines)) <= columns
     words = [word for line in lines for word in re.split(r"  +", line)]
     assert [name for name in whole if name not in words] == []
     assert "…" not in "".join(lines)
@@ -114,13 +115,15 @@ def test_a_table_fits_a_terminal_and_keeps_each_name_whole(
         for line in long_names.run(*arguments).stdout.splitlines()
         if all(n in line for n in whole)
     ]
-    assert len(row) > COLUMNS
+    assert len(row) > 80
 
 
 def test_the_offerings_of_an_explanation_keep_each_name_whole(long_names: Controller) -> None:
     lines = on_terminal(long_names, "explain", str(WAITING))
+    said = " ".join(on_terminal(long_names, "explain", str(WAITING), columns=60))
+    assert all(name in said for name in (str(WAITING), SKU, OFFERING, REPOSITORY))
     table = lines[next(n for n, line in enumerate(lines) if line.startswith("SKU")) :]
-    assert max(map(len, table)) <= COLUMNS
+    assert max(map(len, table)) <= 80
     words = [word for line in table for word in re.split(r"  +", line)]
     assert {SKU, OFFERING} <= set(words)
 

@@ -466,7 +466,7 @@ def test_a_configuration_without_a_token_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("nonsense", "is not an http or https URL"),
+        ("nonsense", '"nonsense" is no URL; fix: write https://nonsense'),
         ("", "is not an http or https URL"),
         ("file:///etc", "is not an http or https URL"),
         ("https://fleet.example.com/?a=b", "has a query or fragment"),

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from autoscaler.controller.retention import ROWS_KEPT_FOR
+from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
@@ -107,6 +109,20 @@ def test_machines_are_listed(waiting: Controller) -> None:
     world.do(e.HealthChecksReported, MachineId("c0"), True, "controller, disk")
     (_, row) = waiting.run("machines", "--state", "ready").stdout.splitlines()
     assert row.endswith("checks passed: controller, disk")
+
+
+@pytest.mark.parametrize("state", ["terminated", "failed", "lost"])
+def test_ended_machines_are_listed_with_where_older_ones_are(
+    waiting: Controller, state: str
+) -> None:
+    assert (KEPT_FOR, ROWS_KEPT_FOR) == (600.0, 4 * 86400.0)
+    said = waiting.run("machines", "--state", state).stderr.splitlines()
+    assert said == [
+        "only machines that ended in the last 10 minutes; older ones: `autoscaler history ID`, with the ID "
+        "of the machine or of its job, for 4 days",
+        "no machine",
+    ]
+    assert waiting.run("machines").stderr == ""
 
 
 def test_ages_count_by_the_controller_s_clock_and_not_by_this_host_s(waiting: Controller) -> None:

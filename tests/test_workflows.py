@@ -4,13 +4,18 @@ A tag moves: in 2025, the tags of tj-actions/changed-files were moved to a commi
 (CVE-2025-30066). GitHub advises full-length commit SHAs (docs.github.com, "Secure use reference").
 """
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from lab.kubernetes.programs import find
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github").glob("**/*.y*ml"))
@@ -75,7 +80,32 @@ def test_a_workflow_pins_each_action_and_image_by_its_digest(path: Path) -> None
 
 
 def test_there_is_a_workflow() -> None:
-    assert [path.name for path in WORKFLOWS] == ["ci.yml"]
+    assert [path.name for path in WORKFLOWS] == ["ci.yml", "release.yml"]
+
+
+def actionlint(*files: Path) -> subprocess.CompletedProcess[str]:
+    # actionlint runs the ShellCheck that it finds on the PATH.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    command = [find("actionlint"), "-no-color", *files]
+    settings = {**os.environ, "PATH": path}
+    return subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.systems
+def test_actionlint_accepts_the_workflows() -> None:
+    found = actionlint(*WORKFLOWS)
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+@pytest.mark.systems
+def test_actionlint_reports_planted_mistakes(tmp_path: Path) -> None:
+    workflow = tmp_path / "planted.yml"
+    job = with_job(steps=[{"run": "echo $HOME/${{ github.nothing }}"}])
+    workflow.write_text(yaml.safe_dump({"on": "push", **job}))
+    found = actionlint(workflow)
+    assert found.returncode == 1
+    assert 'property "nothing" is not defined' in found.stdout
+    assert "SC2086" in found.stdout
 
 
 def with_job(**job: Any) -> Any:

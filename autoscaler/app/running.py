@@ -124,13 +124,11 @@ async def _start(
     Raises one of CANNOT_START, or ConfigurationError if a file that the configuration names is unusable now.
     """
     log_warnings(configuration)
-    file = configuration.sqlite_file()
-    url = configuration.settings.store if file is None else f"sqlite:///{file.resolve()}"
     factories = provider_factories(configuration, provider_kinds(providers))
     for factory in factories.values():
         stack.push_async_callback(factory.close)
         await factory.start()  # SDKs are imported while the store is opened
-    store = await open_store(url)
+    store = await open_store(configuration.store_url())
     stack.push_async_callback(store.close)
     saved = await store.load(clock.now() - KEPT_FOR)
     traces = open_traces(configuration.settings.fleet)

@@ -40,6 +40,11 @@ class Configuration:
         store = self.settings.store
         return self.file(store.removeprefix(SQLITE)) if store.startswith(SQLITE) else None
 
+    def store_url(self) -> str:
+        """Return the URL of the store, with an absolute path."""
+        file = self.sqlite_file()
+        return self.settings.store if file is None else f"{SQLITE}{file.resolve()}"
+
     def named_files(self) -> Iterator[tuple[KeyPath, FileName]]:
         """Return the keys that name files, with the names."""
         for path, value in values_in(self.settings):

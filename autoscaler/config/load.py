@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from autoscaler.config.checks.contradictions import check_contradictions
+from autoscaler.config.checks.limits import check_limits
 from autoscaler.config.checks.named_files import check_files
 from autoscaler.config.checks.shadowed import check_shadowed
 from autoscaler.config.checks.sizes import check_sizes
@@ -19,7 +20,11 @@ from autoscaler.config.files.regular_files import read_bounded
 from autoscaler.config.problems import ConfigurationError, Problem, listed
 from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.reading.document import MAX_BYTES, Document, parse
-from autoscaler.config.reading.placeholders import check_placeholders
+from autoscaler.config.reading.placeholders import (
+    check_empty,
+    check_placeholders,
+    check_samples,
+)
 from autoscaler.config.reading.validation import validate
 from autoscaler.config.settings.fleet import Settings
 from autoscaler.config.structure import settings_type
@@ -63,13 +68,14 @@ def load(
     configuration = Configuration(path, settings, document)
     # Warnings about the values of an unfinished file would be noise.
     found = [one for one in _check(configuration, kinds) if not (wrong and one.warning)]
+    found += check_samples(document) if not wrong else ()
     if files:
         found += check_files(configuration, try_store=try_store)
     if also is not None:
         found += also(configuration)
-    errors = [*check_placeholders(document)]
+    errors = [*check_placeholders(document), *check_empty(document, structure)]
     for more in (wrong, [one for one in found if not one.warning]):
-        # For a placeholder, and then for a value of a wrong type, only its own error is reported.
+        # For a value that is not written yet, and then for one of a wrong type, only its error is reported.
         keys = {problem.key for problem in errors}
         errors += [one for one in more if one.key not in keys]
     errors += document.problems
@@ -82,6 +88,7 @@ def load(
 def _check(configuration: Configuration, kinds: tuple[ProviderKind, ...]) -> Iterator[Problem]:
     yield from check_contradictions(configuration, [kind.key for kind in kinds])
     yield from check_skus(configuration, kinds)
+    yield from check_limits(configuration, kinds)
     yield from check_shadowed(configuration)
     yield from find_warnings(configuration)
     for kind in kinds:

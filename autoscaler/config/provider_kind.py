@@ -14,6 +14,7 @@ from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.settings.fleet import ProviderSection, Settings
 from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, SkuSettings
 from autoscaler.controller.ports.provider import ProviderFactory
+from autoscaler.model.checks import Check, Examination, fine, wrong
 from autoscaler.model.identifiers import ProviderName
 
 AnySection = TypeVar("AnySection", bound=ProviderSection)
@@ -26,6 +27,24 @@ class OnlineCheck:
 
     problems: tuple[Problem, ...] = ()
     lines: tuple[str, ...] = ()
+
+
+def _checks_of(online: OnlineCheck) -> list[Check]:
+    """Return the checks of a doctor that say what `check --online` says."""
+    return [
+        *(
+            wrong(
+                one.key,
+                one.what,
+                "a warning of autoscaler check --online"
+                if one.warning
+                else "no pod can be created",
+                f"{one.fix}; then: autoscaler check --online {one.file}",
+            )
+            for one in online.problems
+        ),
+        *(fine(*line.partition(": ")[::2]) for line in online.lines),
+    ]
 
 
 class ProviderKind(ABC):
@@ -81,6 +100,13 @@ class ProviderKind(ABC):
         del sku, option
         return {}
 
+    def least_dollars(
+        self, sku: SkuSettings, option: LaunchOptionSettings, section: ProviderSection
+    ) -> float | None:
+        """Return the lowest price of a launch option in dollars an hour, or None if it is not known."""
+        del sku, option, section
+        return None
+
     async def check_online(self, configuration: Configuration) -> OnlineCheck:
         """Ask the configured providers of this kind whether they would accept the launch options.
 
@@ -88,6 +114,20 @@ class ProviderKind(ABC):
         """
         names = [name for name, one in configuration.providers() if one.kind == self.key]
         return OnlineCheck(lines=tuple(f"{name}: not checked online" for name in names))
+
+    def examinations(self, configuration: Configuration) -> Iterator[Examination]:
+        """Return what `autoscaler doctor` asks the providers; by default, what `check_online` asks."""
+
+        async def ask() -> list[Check]:
+            return _checks_of(await self.check_online(configuration))
+
+        if any(one.kind == self.key for _, one in configuration.providers()):
+            yield Examination(self.about.removesuffix("."), self.key, ask)
+
+    async def runner_versions(self, configuration: Configuration) -> Mapping[str, str]:
+        """Return the version of actions/runner by the name of each image that says it; by default, none."""
+        del configuration
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Applies to the loggers of structlog and of the standard library. Times are UTC, 
 """
 
 import logging
+import os
 import sys
 from enum import StrEnum
 from typing import TextIO
@@ -87,8 +88,10 @@ def _renderers(out: TextIO, style: LogStyle) -> list[Processor]:
         return [structlog.processors.JSONRenderer(ensure_ascii=True)]
     # The rich formatter would print the local variables of every frame, which can be secrets.
     plain = structlog.dev.plain_traceback
+    # https://no-color.org: any value but an empty one.
+    colors = terminal and not os.environ.get("NO_COLOR")
     return [
         structlog.dev.ConsoleRenderer(
-            colors=terminal, exception_formatter=plain, timestamp_key="time"
+            colors=colors, exception_formatter=plain, timestamp_key="time"
         )
     ]

@@ -86,12 +86,17 @@ def redact_text(text: str) -> str:
     """Return the text without credentials, and without its middle if it is too long."""
     if len(text) > 2 * TEXT_LIMIT:
         text = text[:TEXT_LIMIT] + text[-TEXT_LIMIT:]
-    # What follows a secret without a space is a run of its own only after the secret is removed.
-    text = _without_secrets(_without_secrets(text))
+    text = remove_secrets(text)
     if len(text) > TEXT_LIMIT:
         half = TEXT_LIMIT // 2
         text = f"{text[:half]} [...] {text[-half:]}"
     return text
+
+
+def remove_secrets(text: str) -> str:
+    """Return the whole text without credentials, however long it is."""
+    # What follows a secret without a space is a run of its own only after the secret is removed.
+    return _without_secrets(_without_secrets(text))
 
 
 def _without_secrets(text: str) -> str:

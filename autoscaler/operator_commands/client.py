@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 from autoscaler.model.identifiers import Seconds
 from autoscaler.operator_commands.endpoint import Endpoint
+from autoscaler.operator_commands.waiting import waiting_for
 
 PATIENCE: Seconds = 60.0
 """The controller lists the runners of every scope at GitHub before it terminates a machine."""
@@ -93,7 +94,10 @@ class OperatorClient:
             method=method,
         )
         try:
-            with self._opener.open(request, timeout=PATIENCE) as answer:
+            with (
+                waiting_for(f"{self._url}, at most {PATIENCE:.0f} s"),
+                self._opener.open(request, timeout=PATIENCE) as answer,
+            ):
                 return _object(answer.read(MAX_ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             with error:

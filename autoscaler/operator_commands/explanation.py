@@ -4,17 +4,18 @@ import typer
 
 from autoscaler.model.wording import duration, moment, sentence
 from autoscaler.operator_commands.options import Answer, plain
-from autoscaler.operator_commands.pages import job_name, print_history, print_table
+from autoscaler.operator_commands.pages import job_name, print_history
+from autoscaler.operator_commands.tables import print_line, print_table
 
 
 def print_explanation(found: Answer) -> None:
     """Print why a job waits, in sentences, and what happened to it so far."""
     explained = found["explanation"]
     if explained is None:
-        typer.echo("The job is over. This is what is kept of it:")
+        print_line("The job is over. This is what is kept of it:")
     else:
         for line in _sentences(explained, found["at"]):
-            typer.echo(line)
+            print_line(line)
         if explained["tried"]:
             typer.echo("")
             _print_tried(explained["tried"])
@@ -99,7 +100,7 @@ def _print_past(past: Answer) -> None:
     """Print what a job waited for, and the launches that failed meanwhile, if the history has any."""
     if past["waited_for"]:
         typer.echo("")
-        typer.echo("What it waited for:")
+        print_line("What it waited for:")
         print_table(
             ("from", "for", "code", "why"),
             [
@@ -110,7 +111,7 @@ def _print_past(past: Answer) -> None:
         )
     if past["failed_launches"]:
         typer.echo("")
-        typer.echo("Launches of its SKUs that failed while it waited:")
+        print_line("Launches of its SKUs that failed while it waited:")
         print_table(
             ("last", "times", "SKU", "where", "why", "launch request"),
             [

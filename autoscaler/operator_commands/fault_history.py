@@ -4,7 +4,7 @@ import typer
 
 from autoscaler.model.wording import duration, moment
 from autoscaler.operator_commands.options import Answer
-from autoscaler.operator_commands.pages import print_table
+from autoscaler.operator_commands.tables import print_table
 
 
 def print_fault_history(found: Answer) -> None:

@@ -104,7 +104,8 @@ def _connected(
     except ConfigurationError as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
-        if url is None or token_file is None:
+        # Not for problems of their own file of tokens.
+        if token_file is None or any(one.file != str(token_file) for one in error.problems):
             typer.echo("--url and --token-file together need no valid fleet.yaml", err=True)
         raise typer.Exit(2) from None
     except UnusableUrlError as error:
@@ -143,9 +144,17 @@ _MAX_DIGITS = 18
 """Maximum number of digits in the number of a job that the controller accepts."""
 
 _JOB_PAGE = re.compile(
-    r"https?://[^/]+/[^/]+/[^/]+/actions/runs/\d+(?:/attempts/\d+)?/job/(\d+)(?:[?#].*)?"
+    r"(https?://[^/]+)/([^/]+/[^/]+)/actions/runs/\d+(?:/attempts/\d+)?/job/(\d+)(?:[?#].*)?"
 )
 """The address of a job's page at GitHub (`html_url` of a workflow job)."""
+
+
+class JobPage(NamedTuple):
+    """The address of a job's page: GitHub's own, such as https://github.com, `owner/name`, and the number."""
+
+    github: str
+    repository: str
+    job: str
 
 
 def usable_name(text: str) -> str:
@@ -177,12 +186,17 @@ def job_number(text: str) -> str | None:
         return _checked_digits(text)
     if not text.startswith(("https://", "http://")):
         return None
+    return job_page(text).job
+
+
+def job_page(text: str) -> JobPage:
+    """Return what the address of a job's page says. Raises BadParameter for another address."""
     if (page := _JOB_PAGE.fullmatch(text)) is None:
         raise typer.BadParameter(
             f"{text} is not the page of a job. Open the job in its run: its page is "
             "https://github.com/OWNER/REPOSITORY/actions/runs/RUN/job/JOB"
         )
-    return _checked_digits(page.group(1))
+    return JobPage(page[1], page[2], _checked_digits(page[3]))
 
 
 def _checked_digits(digits: str) -> str:

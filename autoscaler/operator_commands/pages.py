@@ -1,75 +1,23 @@
-"""The controller's answers as text for a terminal. Ages count by the controller's clock, not by this host's.
-
-Output to a pipe has full words, and one line for each row of a table.
-"""
-
-import sys
-from collections.abc import Collection, Iterable, Sequence
+"""The controller's answers as text. Ages count by the controller's clock, not by this host's."""
 
 import typer
-from rich.cells import cell_len
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from autoscaler.model.wording import counted, duration, moment, sentence
 from autoscaler.operator_commands.options import Answer, plain
-
-_PIPE_WIDTH = 10_000
-_GAP = "  "
-
-
-def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], long: Collection[str]
-) -> None:
-    """Print rows below their column names.
-
-    On a terminal that is too narrow, the columns in `long` have a second line for each row, so that words stay
-    whole: an ID in two pieces cannot be copied. The line with the first column comes first.
-    """
-    texts = [list(columns), *([plain(cell) for cell in row] for row in rows)]
-    widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
-    width = None if sys.stdout.isatty() else _PIPE_WIDTH
-    console = Console(file=sys.stdout, width=width, color_system=None, highlight=False)
-    if sum(widths) + len(_GAP) * (len(widths) - 1) > console.width:
-        _print_in_pairs(console, texts, widths, [name in long for name in columns])
-        return
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column)
-    for cells in texts[1:]:
-        table.add_row(*map(Text, cells))
-    console.print(table)
-
-
-def _print_in_pairs(
-    console: Console, texts: list[list[str]], widths: list[int], is_long: list[bool]
-) -> None:
-    """Print two lines for each row: the cells that are not long below each other, and the long ones."""
-    for cells in texts:
-        kinds = list(zip(cells, widths, is_long, strict=True))
-        short = _GAP.join(
-            text + " " * (width - cell_len(text)) for text, width, far in kinds if not far
-        )
-        lines = [short.rstrip(), _GAP.join(text for text, _, far in kinds if far and text)]
-        first, second = reversed(lines) if is_long[0] else lines
-        console.print(Text(first, overflow="fold"))
-        if second:
-            console.print(Padding(Text(second, overflow="fold"), (0, 0, 0, 2), expand=False))
+from autoscaler.operator_commands.tables import print_line, print_table
 
 
 def print_status(seen: Answer, *, every: bool) -> None:
     """Print the state of the fleet: a summary, what is wrong, and a table of its SKUs."""
-    typer.echo(f"{plain(seen['fleet'])} at {moment(seen['at'])}")
-    typer.echo(f"{_waiting(seen['waiting'], seen['blocked'])}; {seen['running']} running")
+    print_line(f"{plain(seen['fleet'])} at {moment(seen['at'])}")
+    print_line(f"{_waiting(seen['waiting'], seen['blocked'])}; {seen['running']} running")
     if seen["unmatched"]:
-        typer.echo(_unmatched(seen["unmatched"]))
+        print_line(_unmatched(seen["unmatched"]))
     cost = f"${seen['dollars_per_hour']:,.2f} an hour"
     count, most = seen["machines"], seen["machines_limit"]
     machines = f"{_of(count, most)} machine{'' if (most or count) == 1 else 's'}"
     limit = seen["dollars_limit"]
-    typer.echo(f"{machines}, {cost}{f' (limit ${limit:,.2f})' if limit is not None else ''}")
+    print_line(f"{machines}, {cost}{f' (limit ${limit:,.2f})' if limit is not None else ''}")
     typer.echo("")
     _print_faults(seen["faults"], seen["at"])
     busy = [
@@ -84,7 +32,7 @@ def print_status(seen: Answer, *, every: bool) -> None:
         )
     if hidden := len(seen["skus"]) - len(busy):
         which = f"{counted(hidden, 'SKU')} {'has' if hidden == 1 else 'have'}"
-        typer.echo(f"{which} neither jobs nor machines: --all lists them")
+        print_line(f"{which} neither jobs nor machines: --all lists them")
 
 
 def _waiting(count: int, blocked: int) -> str:
@@ -101,7 +49,7 @@ def _unmatched(counts: dict[str, int]) -> str:
 
 def _print_faults(faults: list[Answer], now: float) -> None:
     if not faults:
-        typer.echo("nothing is wrong")
+        print_line("nothing is wrong")
         return
     rows = [(one["code"], _where(one), _since(one, now), _with_mend(one)) for one in faults]
     print_table(("code", "where", "since", "what is wrong"), rows, long=("what is wrong",))
@@ -201,9 +149,18 @@ def _cell(job: Answer, column: str, now: float) -> object:
     return job[column]
 
 
-def print_machines(found: Answer) -> None:
-    """Print a table of machines."""
+_OLDER = (
+    "only machines that ended in the last 10 minutes; older ones: `autoscaler history ID`, with the ID of the "
+    "machine or of its job, for 4 days"
+)
+"""As long as the ledger, and then the store, keeps them."""
+
+
+def print_machines(found: Answer, *, ended: bool = False) -> None:
+    """Print a table of machines, and where `ended` ones are after the controller has left them out."""
     machines, now = found["machines"], found["at"]
+    if ended:
+        typer.echo(_OLDER, err=True)
     if not machines:
         typer.echo("no machine", err=True)
         return
@@ -267,13 +224,13 @@ def print_preview(found: Answer) -> None:
     """Print what a changed fleet.yaml would do."""
     seen = found["preview"]
     for key in found["changed"]:
-        typer.echo(f"changed: {plain(key)}")
+        print_line(f"changed: {plain(key)}")
     for key in found["needs_restart"]:
-        typer.echo(f"not in this plan (a reload restarts the controller): {plain(key)}")
+        print_line(f"not in this plan (a reload restarts the controller): {plain(key)}")
     for problem in found["refused"]:
-        typer.echo(f"a reload would refuse this now: {plain(problem)}")
+        print_line(f"a reload would refuse this now: {plain(problem)}")
     if not found["changed"]:
-        typer.echo("no changed key affects this plan")
+        print_line("no changed key affects this plan")
     _print_launches(seen["launches"])
     _print_terminations(seen["terminations"], seen["terminated"])
     if seen["waiting"]:
@@ -285,10 +242,10 @@ def print_preview(found: Answer) -> None:
         )
     if count := seen["without_sku"]:
         jobs = "1 queued job" if count == 1 else f"{count} queued jobs"
-        typer.echo(f"{jobs} would have no SKU")
+        print_line(f"{jobs} would have no SKU")
     before, after = seen["dollars_before"], seen["dollars_after"]
     typer.echo("")
-    typer.echo(
+    print_line(
         f"cost at on-demand prices: ${before:,.2f} an hour now, ${after:,.2f} after this plan"
     )
 
@@ -296,7 +253,7 @@ def print_preview(found: Answer) -> None:
 def _print_launches(launches: list[Answer]) -> None:
     typer.echo("")
     if not launches:
-        typer.echo("no machine would be launched")
+        print_line("no machine would be launched")
         return
     rows = [
         (
@@ -312,7 +269,7 @@ def _print_launches(launches: list[Answer]) -> None:
 
 def _print_terminations(shown: list[Answer], total: int) -> None:
     if not shown:
-        typer.echo("no machine would be terminated")
+        print_line("no machine would be terminated")
         return
     typer.echo("")
     print_table(
@@ -321,4 +278,4 @@ def _print_terminations(shown: list[Answer], total: int) -> None:
         long=("SKU", "why"),
     )
     if total > len(shown):
-        typer.echo(f"... and {total - len(shown)} more")
+        print_line(f"... and {total - len(shown)} more")

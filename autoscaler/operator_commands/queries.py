@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from autoscaler.operator_commands.client import OperatorClient
 
 OfSku = Annotated[str | None, typer.Option("--sku", metavar="SKU", help="Only of this SKU.")]
-Limit = Annotated[int, typer.Option(min=1, max=250, help="Maximum number of rows.")]
-Page = Annotated[int, typer.Option(min=1, help="Which page of so many rows.")]
+Limit = Annotated[int, typer.Option(min=1, max=250, metavar="ROWS", help="Maximum number of rows.")]
+Page = Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Which page of so many rows.")]
 
 
 @controller_command
@@ -100,7 +100,8 @@ def machines(
     found = client.ask(
         "/admin/machines", state=state, sku=sku, provider=provider, limit=limit, page=page
     )
-    return Reply(found, _pages().print_machines)
+    ended = state in ("terminated", "failed", "lost")
+    return Reply(found, partial(_pages().print_machines, ended=ended))
 
 
 @controller_command

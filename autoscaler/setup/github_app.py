@@ -9,12 +9,13 @@ from pathlib import Path
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.github.app_setup import AppNotCreatedError, AppSetup, AppView, NewApp, convert
 from autoscaler.github.apps.authentication import Installation
+from autoscaler.github.apps.permissions import EVENT, missing_permissions
 from autoscaler.github.apps.targets import Target
 from autoscaler.model.identifiers import Seconds
 from autoscaler.setup import choices
 from autoscaler.setup.app_page import AppPage
 from autoscaler.setup.local_files import new_secret
-from autoscaler.setup.manifest import EVENT, AppPlan, missing_permissions
+from autoscaler.setup.manifest import AppPlan
 from autoscaler.setup.private_files import NotWrittenError, write_new
 
 ASKED_EVERY: Seconds = 3.0

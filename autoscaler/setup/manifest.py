@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
+from autoscaler.github.apps.permissions import EVENT
+
 LONGEST_NAME = 34
 """Characters of an App's name (docs.github.com, "Registering a GitHub App")."""
-
-EVENT = "workflow_job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +77,3 @@ class AppPlan:
             **self.permissions,
         }
         return f"{self.settings}/new?{urlencode(values)}"
-
-
-def permissions_for(*, repository: bool) -> dict[str, str]:
-    """Return the narrowest permissions: to serve a repository, or an organization."""
-    runners = (
-        {"administration": "write"} if repository else {"organization_self_hosted_runners": "write"}
-    )
-    return {"metadata": "read", "actions": "read", **runners}
-
-
-def missing_permissions(needed: Mapping[str, str], allowed: Mapping[str, str]) -> list[str]:
-    """Return the permissions that an App lacks, such as `actions: read`."""
-    enough = {"read": {"read", "write", "admin"}, "write": {"write", "admin"}}
-    return [
-        f"{name}: {level}"
-        for name, level in needed.items()
-        if allowed.get(name) not in enough[level]
-    ]

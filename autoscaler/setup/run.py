@@ -12,6 +12,7 @@ from autoscaler.config.credentials import read_private_keys
 from autoscaler.console.links import GitHubPages
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.app_setup import AppSetup, NewApp
+from autoscaler.github.apps.permissions import permissions_for
 from autoscaler.github.apps.targets import target_of_scope
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.observability.metrics import PrometheusTelemetry
@@ -27,7 +28,7 @@ from autoscaler.setup.github_app import (
     wait_for_installation,
 )
 from autoscaler.setup.local_files import new_secret, write_missing
-from autoscaler.setup.manifest import AppPlan, permissions_for
+from autoscaler.setup.manifest import AppPlan
 from autoscaler.setup.private_files import replace as replace_file
 from autoscaler.setup.private_files import write_new
 
@@ -131,7 +132,8 @@ async def _at_github(
     target = target_of_scope(f"org:{scope.org}" if scope.org else f"repo:{scope.repo}")
     pages = GitHubPages.of_api(configuration.settings.github.api_url).base
     has_webhook = webhook is not None or configuration.settings.github.webhook is None
-    needed = permissions_for(repository=scope.org is None)
+    reruns = any(sku.rerun_interrupted for _, sku in configuration.skus())
+    needed = permissions_for(repository=scope.org is None, reruns=reruns)
     steps = [permission_step(needed, view, wants_event=has_webhook)]
     caller = await wait_for_installation(setup, target, view.page, browser, say)
     done, left = await prepare_group(

@@ -4,8 +4,12 @@ A `sqlite:` URL has three slashes before a relative path and four before an abso
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autoscaler.controller.ports.store import Store, StoreError
+
+if TYPE_CHECKING:
+    from autoscaler.store.sqlite_upkeep import SqliteUpkeep
 
 _SQLITE = "sqlite:///"
 
@@ -15,6 +19,25 @@ async def open_store(url: str) -> Store:
 
     Raises: StoreError, without the URL's password.
     """
+    path = _sqlite_path(url)
+    # SQLAlchemy and alembic take half a second to import, and `check` and `--help` do not use them.
+    from autoscaler.store.sqlite import SqliteStore
+
+    return await SqliteStore.open(path)
+
+
+def open_upkeep(url: str) -> "SqliteUpkeep":
+    """Return what backs up, restores and checks the store that `url` names, without opening the store.
+
+    Raises: StoreError, without the URL's password.
+    """
+    path = _sqlite_path(url)
+    from autoscaler.store.sqlite_upkeep import SqliteUpkeep
+
+    return SqliteUpkeep(path)
+
+
+def _sqlite_path(url: str) -> Path:
     scheme = url.partition(":")[0]
     if scheme in {"postgresql", "postgres"}:
         raise StoreError("a PostgreSQL store is not implemented yet: use sqlite:///PATH")
@@ -23,7 +46,4 @@ async def open_store(url: str) -> Store:
         raise StoreError(
             f"not the URL of a store: write sqlite:///PATH (the scheme given is {scheme!r:.32})"
         )
-    # SQLAlchemy and alembic take half a second to import, and `check` and `--help` do not use them.
-    from autoscaler.store.sqlite import SqliteStore
-
-    return await SqliteStore.open(Path(path))
+    return Path(path)

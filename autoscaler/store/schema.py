@@ -4,6 +4,7 @@ All migrations run in the caller's transaction, so a crash leaves the old schema
 downgrades.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 
 from alembic import command
@@ -22,20 +23,30 @@ def migrate(connection: Connection) -> None:
 
     Raises: StoreError if a newer version or another program wrote the database.
     """
-    config = _config(connection)
-    scripts = ScriptDirectory.from_config(config)
-    known = {script.revision for script in scripts.walk_revisions()}
     found = set(MigrationContext.configure(connection).get_current_heads())
-    if found - known:
-        raise StoreError(
-            f"written by a newer version of this program (schema {', '.join(sorted(found))}, "
-            f"this one knows up to {scripts.get_current_head()}): run that version, or restore "
-            "a backup made before the upgrade"
-        )
+    refuse_newer(found)
     if not found and inspect(connection).get_table_names():
         raise StoreError("the file contains tables of another program: name another file")
-    if found != set(scripts.get_heads()):
-        command.upgrade(config, "head")
+    if found != {newest_schema()}:
+        command.upgrade(_config(connection), "head")
+
+
+def newest_schema() -> str:
+    """Return the schema that this version writes."""
+    newest = ScriptDirectory(str(MIGRATIONS)).get_current_head()
+    assert newest is not None
+    return newest
+
+
+def refuse_newer(found: Collection[str]) -> None:
+    """Raise StoreError if this version does not know one of these schemas."""
+    known = {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
+    if not known.issuperset(found):
+        raise StoreError(
+            f"written by a newer version of this program (schema {', '.join(sorted(found))}, "
+            f"this one knows up to {newest_schema()}): run that version, or restore "
+            "a backup made before the upgrade"
+        )
 
 
 def _config(connection: Connection) -> Config:

@@ -1,50 +1,31 @@
-"""Opens, locks and migrates one SQLite file, and runs transactions on it.
+"""Opens and migrates one SQLite file, and runs transactions on it.
 
 One process uses the file, from one thread. Code that is specific to SQLite (pragmas, the file and its
-lock, error texts) is here and in `sqlite_bulk`.
+lock, error texts) is in the modules `sqlite_*`.
 """
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.store.schema import migrate
+from autoscaler.store.sqlite_access import OWNER_ONLY, explained, lock, refuse_damage
 
 Answer = TypeVar("Answer")
 
-_OWNER_ONLY = 0o600
 _MAX_WAL_BYTES = 16 * 2**20
 """Largest size of the write-ahead log between writes."""
 
 _PAGES_AT_ONCE = 256
 """Maximum number of 4 KB pages that one transaction frees."""
-
-_DAMAGED = "the file is damaged: keep a copy, then restore a backup"
-_MAX_FINDING = 200
-
-_ERROR_WORDS = {
-    "SQLITE_FULL": "the disk is full: make room on it, then start again",
-    # Opening a store creates the index of the write-ahead log, and there is no room for it.
-    "SQLITE_IOERR_SHMSIZE": "the disk is full, or a quota or size limit is reached: make room on "
-    "it, then start again",
-    "SQLITE_READONLY": "the file or its folder is read-only: let this user write to both",
-    "SQLITE_CORRUPT": _DAMAGED,
-    "SQLITE_NOTADB": "the file is not a SQLite database: it belongs to another program, or it is "
-    "damaged: name another file, or restore a backup",
-    "SQLITE_IOERR": "the disk failed to read or write: check its errors, quotas and size limits",
-    "SQLITE_BUSY": "another program has locked the file: stop that program",
-    "SQLITE_LOCKED": "another program has locked the file: stop that program",
-    "SQLITE_CANTOPEN": "the file cannot be opened: check its folder and permissions",
-}
 
 
 class SqliteFile:
@@ -57,15 +38,16 @@ class SqliteFile:
         """
         self.path = path
         with ExitStack() as undo:
-            undo.callback(os.close, self._lock())
+            undo.callback(os.close, lock(path))
             self._keep_private()
-            self._refuse_damage()
+            if path.stat().st_size:
+                refuse_damage(path)
             engine = _engine(path)
             undo.callback(engine.dispose)
             try:
                 self._connection = undo.enter_context(engine.connect())
             except SQLAlchemyError as error:
-                raise self._explained(error) from error
+                raise explained(self.path, error) from error
             self.transaction(migrate)
             self._release = undo.pop_all()
 
@@ -86,7 +68,7 @@ class SqliteFile:
                 driver.rollback()
                 raise
         except (SQLAlchemyError, sqlite3.Error) as error:
-            raise self._explained(error) from error
+            raise explained(self.path, error) from error
         except StoreError as error:
             raise StoreError(f"{self.path}: {error}") from error
         return answer
@@ -105,7 +87,7 @@ class SqliteFile:
                 vacuum = f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})"
                 self._driver().executescript(f"BEGIN IMMEDIATE; {vacuum}; COMMIT")
         except sqlite3.Error as error:
-            raise self._explained(error) from error
+            raise explained(self.path, error) from error
         return bool(free > _PAGES_AT_ONCE)
 
     def close(self) -> None:
@@ -117,69 +99,20 @@ class SqliteFile:
         assert isinstance(driver, sqlite3.Connection)
         return driver
 
-    def _lock(self) -> int:
-        # The lock is a file of its own: closing any descriptor of the database drops SQLite's locks.
-        lock = self.path.with_name(self.path.name + ".lock")
-        try:
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY)
-        except OSError as error:
-            raise StoreError(
-                f"{self.path}: {lock} cannot be opened: {error.strerror}; the folder must exist, "
-                "have free space, and let this user write"
-            ) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            raise StoreError(
-                f"{self.path}: in use by another process: only one process can use a SQLite store"
-            ) from error
-        return descriptor
-
     def _keep_private(self) -> None:
         try:
             # SQLite creates its -wal and -shm files with the mode of this file.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY))
-            self.path.chmod(_OWNER_ONLY)
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY))
+            self.path.chmod(OWNER_ONLY)
             # An earlier process or another tool may have left such files with another mode.
             for suffix in ("-wal", "-shm", ".lock"):
                 with suppress(FileNotFoundError):
-                    self.path.with_name(self.path.name + suffix).chmod(_OWNER_ONLY)
+                    self.path.with_name(self.path.name + suffix).chmod(OWNER_ONLY)
         except OSError as error:
             raise StoreError(
                 f"{self.path}: cannot be opened: {error.strerror}; it must be a file that this "
                 "user owns and may write to"
             ) from error
-
-    def _refuse_damage(self) -> None:
-        """Read the whole file (1.8 s for 1.1 GB in memory), because a query reads only the pages it needs.
-
-        Raises: StoreError, before anything is written: a connection that may write copies the write-ahead
-        log into the file when it closes (sqlite.org/wal.html).
-        """
-        if not self.path.stat().st_size:
-            return
-        # A journal is left by a crash of the file's creation. Only a connection that may write can apply it.
-        unfinished = self.path.with_name(self.path.name + "-journal").exists()
-        address = f"{self.path.absolute().as_uri()}?mode={'rw' if unfinished else 'ro'}"
-        try:
-            with closing(sqlite3.connect(address, uri=True)) as driver:
-                finding = driver.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
-        if finding != "ok":
-            shown = " ".join(finding.split())[:_MAX_FINDING]
-            raise StoreError(f"{self.path}: {_DAMAGED} (integrity_check: {shown})")
-
-    def _explained(self, error: SQLAlchemyError | sqlite3.Error) -> StoreError:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        name = getattr(cause, "sqlite_errorname", "")
-        for prefix, words in _ERROR_WORDS.items():
-            if name.startswith(prefix):
-                return StoreError(f"{self.path}: {words} ({name})")
-        return StoreError(
-            f"{self.path}: {cause if isinstance(cause, sqlite3.Error) else type(error).__name__}"
-        )
 
 
 def _engine(path: Path) -> Engine:

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from autoscaler.controller.ports.clock import Clock
-from lab.github.credentials import Credentials
+from lab.github.credentials import Credentials, Installation
 from lab.github.deliveries import Delivery, Message
 from lab.github.directory import Directory
 from lab.github.gateway import CORE, LONGEST_PAGE, REGISTRATION, Gateway
+from lab.github.records import RegisteredApp
 from lab.github.settings import LabRunnerGroup, Limits
 from lab.github.webhooks import Webhook
 
@@ -35,6 +36,20 @@ class Administration:
     def uninstall(self, app_id: int, login: str) -> None:
         """Remove an App's installation and revoke its tokens. Raises KeyError if there is none."""
         self._credentials.revoke(self._directory.uninstall(app_id, login))
+
+    def suspend(self, app_id: int, login: str) -> None:
+        """Suspend an App's installation: it gets no tokens, and its tokens are revoked."""
+        found = self._installation(app_id, login)
+        self._directory.suspended[found.id] = self._clock.now()
+        self._credentials.revoke(found)
+
+    def accept(self, app_id: int, login: str, permissions: Mapping[str, str]) -> None:
+        """Show these permissions as those that an installation's owner accepted. Routes do not heed them."""
+        self._directory.accepted[self._installation(app_id, login).id] = permissions
+
+    def app(self, app_id: int) -> RegisteredApp:
+        """Return an App's record, which a test may change: its permissions, its events, its webhook."""
+        return self._directory.apps[app_id]
 
     def delete_app(self, app_id: int) -> None:
         """Refuse an App's JWTs from now on. Its tokens stay valid until they expire."""
@@ -81,3 +96,7 @@ class Administration:
         """Add a pending delivery of a job's event to an App's log, after all others, and return its record."""
         message = Message(guid, "workflow_job", "queued", None, None, (b"{}",))
         return self._webhooks[app_id].log.add(message, at, redelivery=redelivery)
+
+    def _installation(self, app_id: int, login: str) -> Installation:
+        organization = self._directory.organizations[login.lower()]
+        return self._directory.installations[app_id, organization.login]

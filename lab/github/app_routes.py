@@ -69,6 +69,8 @@ class AppRoutes:
         installation = self._directory.installation(number)
         if installation is None or installation.app_id != caller.app_id:
             raise NotFoundError
+        if number in self._directory.suspended:
+            raise RefusedError(403, "This installation has been suspended")
         token, expires = self._credentials.token(installation)
         body = {
             "token": token,
@@ -98,7 +100,12 @@ class AppRoutes:
     def _shape(self, installation: Installation) -> dict[str, object]:
         account = self._directory.organizations[installation.organization.lower()]
         app = self._directory.apps[installation.app_id]
-        return self._shapes.installation(installation, account, app)
+        shape = self._shapes.installation(installation, account, app)
+        if installation.id in self._directory.accepted:
+            shape["permissions"] = dict(self._directory.accepted[installation.id])
+        if (at := self._directory.suspended.get(installation.id)) is not None:
+            shape["suspended_at"] = timestamp(at)
+        return shape
 
 
 class DeliveryRoutes:
@@ -121,11 +128,25 @@ class DeliveryRoutes:
         add = self._gateway.for_app
         one = "/app/hook/deliveries/{delivery_id}"
         return [
+            add("GET", "/app/hook/config", self._show),
             add("PATCH", "/app/hook/config", self._point),
             add("GET", "/app/hook/deliveries", self._list),
             add("GET", one, self._one),
             add("POST", f"{one}/attempts", self._attempt),
         ]
+
+    async def _show(self, _: web.Request, caller: Caller) -> web.Response:
+        """Return an active webhook's configuration (REST "Get a webhook configuration for an app")."""
+        app, webhook = self._apps[caller.app_id], self._webhooks[caller.app_id]
+        if not app.hook_active or webhook.url is None:
+            raise NotFoundError
+        shown = {
+            "content_type": app.hook_content_type,
+            "insecure_ssl": "1" if app.hook_insecure else "0",
+            "secret": "********",
+            "url": webhook.url,
+        }
+        return web.json_response(shown)
 
     async def _point(self, request: web.Request, caller: Caller) -> web.Response:
         """Change an active webhook. GitHub shows none that is off, and only the App's page turns one on."""

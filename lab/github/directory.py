@@ -3,7 +3,7 @@
 Look-ups ignore case, as GitHub does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lab.github.credentials import Installation
@@ -85,6 +85,10 @@ class Directory:
         }
         self.installations: dict[tuple[int, str], Installation] = {}
         self._by_id: dict[int, Installation] = {}
+        self.suspended: dict[int, float] = {}
+        """When an installation was suspended, by its ID."""
+        self.accepted: dict[int, Mapping[str, str]] = {}
+        """The permissions that an installation's owner accepted, if they are not all of the App's."""
         self._installed = 0
         self.apps = {app.id: registered(app, organizations) for app in apps}
         for app in apps:

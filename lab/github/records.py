@@ -70,7 +70,10 @@ class Organization:
 
 @dataclass(slots=True)
 class RegisteredApp:
-    """What GitHub shows of an App. `owner` is a login, and `hook_url` that of its webhook."""
+    """What GitHub shows of an App. `owner` is a login, and `hook_url` that of its webhook.
+
+    `hook_content_type` is `json` or `form`. `hook_insecure`: GitHub does not check the webhook's certificate.
+    """
 
     id: int
     name: str
@@ -80,6 +83,8 @@ class RegisteredApp:
     url: str
     hook_url: str = ""
     hook_active: bool = True
+    hook_content_type: str = "json"
+    hook_insecure: bool = False
 
     @property
     def slug(self) -> str:

@@ -1,4 +1,4 @@
-"""Builds the programs of the cluster and of its deployments from Go modules, once for all clones on a host.
+"""Builds the programs that lab.kubernetes.programs names from Go modules, once for all clones on a host.
 
     python -m lab.kubernetes.build
 

@@ -1,4 +1,4 @@
-"""Names the programs of the cluster and of its deployments, and finds them on this host.
+"""Names the programs of the cluster, of its deployments and of workflows, and finds them on this host.
 
 `lab.kubernetes.build` builds them once for all clones on a host.
 """
@@ -71,7 +71,12 @@ DEPLOYMENT = (
 )
 """What operators deploy with."""
 
-SETS = (CLUSTER, DEPLOYMENT)
+_ACTIONLINT = "github.com/rhysd/actionlint"
+
+WORKFLOWS = (Program("actionlint", "actionlint", _ACTIONLINT, f"{_ACTIONLINT}/cmd/actionlint"),)
+"""What checks the workflows of this repository."""
+
+SETS = (CLUSTER, DEPLOYMENT, WORKFLOWS)
 """Programs that are built together, each set into a folder of its own: a new Helm needs no new cluster."""
 
 PROGRAMS = tuple(program for one in SETS for program in one)

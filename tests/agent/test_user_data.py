@@ -181,7 +181,7 @@ def test_shellcheck_accepts_the_user_data(tmp_path: Path) -> None:
         for path in Path("lab/machines/programs").iterdir()
         if path.read_bytes().startswith(b"#!/bin/")
     ]
-    assert len(programs) == 7
+    assert len(programs) == 9
     shellcheck = Path(sys.prefix, "bin", "shellcheck")
     done = subprocess.run(
         [shellcheck, script, *programs], check=False, capture_output=True, text=True

@@ -93,7 +93,8 @@ async def test_a_file_with_which_it_cannot_start_is_refused_and_the_earlier_one_
                 "SIGHUP",
                 [
                     f"the controller cannot start with it: cannot listen on {used}: "
-                    "Address already in use"
+                    "Address already in use; another process listens there, which ss -ltnp shows: end "
+                    "it, or use another port"
                 ],
             )
             assert (await logged(process, "serving"))["on"] == address

@@ -118,9 +118,9 @@ def filled(text: str) -> str:
     for placeholder, own in (
         ("YOUR-APP-ID", "1234"),
         ("YOUR-ORGANIZATION", "acme"),
-        ("YOUR-HOST", "fleet.example.com"),
-        ("YOUR-SUBNET-ID", "subnet-0123456789abcdef0"),
-        ("YOUR-SECURITY-GROUP-ID", "sg-0123456789abcdef0"),
+        ("YOUR-HOST", "fleet.internal.example"),
+        ("YOUR-SUBNET-ID", "subnet-0a"),
+        ("YOUR-SECURITY-GROUP-ID", "sg-0a"),
     ):
         text = text.replace(placeholder, own)
     return text
@@ -133,6 +133,11 @@ def changed(*pairs: tuple[str, str]) -> str:
         assert old in text, old
         text = text.replace(old, new)
     return text
+
+
+def unintended(configuration: Configuration) -> list[Problem]:
+    """Return the warnings, except those of the sample values that the examples share with the README."""
+    return [one for one in configuration.warnings if "sample value" not in one.what]
 
 
 def unserved(configuration: Configuration, *, files: bool = True) -> tuple[Problem, ...]:

@@ -29,7 +29,14 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName
 from autoscaler.model.jobs.demand import classify
 from autoscaler.providers.registry import provider_kinds
-from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed, on_ec2, on_kubernetes
+from tests.config.fleet_file import (
+    EXAMPLE,
+    MINIMAL,
+    Folder,
+    changed,
+    on_ec2,
+    on_kubernetes,
+)
 
 
 def test_every_key_of_the_example_is_accepted(folder: Folder) -> None:

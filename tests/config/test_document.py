@@ -21,7 +21,7 @@ DEEP_BY_ALIAS = b"".join(
 UNREADABLE = [
     (b"", 1, "is empty"),
     (b"# nothing\n", 1, "is empty"),
-    (b"a: 1\nb: [1, 2\nc: 3\n", 3, "is not YAML"),
+    (b"a: 1\nb: [1, 2\nc: 3\n", 3, "no comma or closing bracket"),
     (b"a:\n\t- 1\n", 2, "is indented with a tab"),
     (b"a: 1\nb: \x00\n", 2, "control character"),
     (b"a: 1\nb: \xff\xfe\n", 2, "is not UTF-8"),

@@ -370,7 +370,7 @@ def test_the_importer_skips_a_type_that_cannot_be_launched(
     ("text", "what"),
     [
         ("", "is empty"),
-        ("runner_types: [", "is not YAML"),
+        ("runner_types: [", "no comma or closing bracket"),
         ("a: 1", "has no runner types"),
         ("runner_types: []", "has no runner types"),
         ("- a", "has no runner types"),

@@ -83,7 +83,7 @@ SKU, POD, SECTION = "    on:\n", "{image: i}", "{context: c, namespace: runners}
             "{image: i, resources: {memory: 5GB}}",
             "skus.gpu.on[0].pod.resources.memory",
             '"5GB" is not a quantity',
-            "56Gi",
+            "write 5Gi",
         ),
         (
             POD,

@@ -107,7 +107,7 @@ def test_a_missing_file_is_reported_with_the_folder_where_names_start(
     (folder.path / "fleet.yaml").write_text(changed(("app.pem", "gone.pem")))
     monkeypatch.chdir(folder.path)
     (problem,) = folder.refused_as_it_is(Path("fleet.yaml"))
-    assert problem.what == "does not exist"
+    assert problem.what == '"gone.pem" does not exist'
     assert (
         problem.fix == f"create the file, or correct the name, which is relative to {folder.path}"
     )

@@ -22,6 +22,12 @@ def test_unknown_instance_types_are_refused(folder: Folder) -> None:
     problems = offering_problems(folder.load(text))
     assert [(problem.line, problem.key, problem.what, problem.fix) for problem in problems] == [
         (
+            12,
+            'providers.east.ec2.prices."zz9.own"',
+            "instance type zz9.own is not known",
+            "remove it: it has no effect",
+        ),
+        (
             17,
             "skus.gpu.on[0].instance_types[1]",
             "instance type zz9.own is not known",

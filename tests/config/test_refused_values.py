@@ -17,7 +17,7 @@ VALUES = [
     ),
     ("fleet: ci", "fleet: -ci", 1, "fleet", "not a fleet name", "a to z"),
     ("fleet: ci", "fleet: 12", 1, "fleet", "12 is not text", "quotes"),
-    ("fleet: ci", "fleet:", 1, "fleet", "has no value", "remove the key"),
+    ("fleet: ci", "fleet:", 1, "fleet", "has no value", "it is required"),
     ("fleet: ci", "fleet: [a]", 1, "fleet", "a list is not text", "single value"),
     ("fleet: ci\n", "", 1, "fleet", "is missing", "add the key fleet (The fleet's name"),
     ("fleet: ci", "fleet: ci\nflet: x", 2, "flet", "unknown key", "did you mean fleet?"),

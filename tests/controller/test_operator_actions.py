@@ -19,7 +19,7 @@ from autoscaler.model.identifiers import (
     ProviderMachineId,
     RunnerName,
 )
-from autoscaler.model.machines.machine import TerminationReason
+from autoscaler.model.machines.machine import MachineState, TerminationReason
 from autoscaler.model.plan import MarkUnverified, Plan
 from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World
@@ -185,6 +185,18 @@ async def test_an_operator_can_terminate_only_known_machines() -> None:
         RefusalKind.CONTRADICTED,
         True,
     )
+
+
+@on_virtual_time
+async def test_a_machine_that_is_terminated_already_is_named_with_its_history() -> None:
+    operated = await OperatedController().open()
+    await operated.operator_actions.terminate("i-1", by=ALICE)
+    await operated.controller.turn()
+    await operated.controller.machine_lists.list_machines(EAST)
+    assert operated.world.store.machine(MachineId("x-i-1")).state is MachineState.TERMINATED
+    refused = await operated.refused("i-1")
+    assert refused.kind is RefusalKind.CONTRADICTED
+    assert refused.reason == "machine x-i-1 is terminated already: see autoscaler history x-i-1"
 
 
 @on_virtual_time

@@ -192,11 +192,24 @@ async def test_after_its_quarantine_a_failed_machine_is_terminated() -> None:
     assert world.east.ended == [(agent.instance.id,)]
 
 
+@on_virtual_time
+async def test_only_pause_takes_the_whole_fleet() -> None:
+    controller, _ = await launched(World())
+    for request_name, name_a in (
+        ("drain", "SKU or provider or machine"),
+        ("quarantine", "machine"),
+    ):
+        kind, reason = await refused(request_name, controller, "all")
+        assert kind is RefusalKind.CONTRADICTED
+        assert f"name a {name_a}" in reason
+        assert "autoscaler pause all stops launches" in reason
+    assert controller.state.operator_holds == {}
+
+
 @pytest.mark.parametrize(
     ("request_name", "target", "kind"),
     [
         ("pause", "nothing", RefusalKind.UNKNOWN),
-        ("drain", "all", RefusalKind.UNKNOWN),
         ("quarantine", "gpu", RefusalKind.UNKNOWN),
         ("pause", "machine/0000000000000002", RefusalKind.UNKNOWN),
         ("resume", "provider/gpu", RefusalKind.UNKNOWN),

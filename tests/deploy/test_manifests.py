@@ -16,6 +16,7 @@ from autoscaler.providers.kubernetes.configuration import KubernetesSection
 from autoscaler.providers.kubernetes.identity.ownership import FLEET, RUNNER_POD
 from autoscaler.server.listening.listener import _LAST_BYTES
 from autoscaler.server.listening.settings import ServerSettings
+from tests.config.fleet_file import unintended
 from tests.deploy.kustomization import Body, build, files_of
 from tests.deploy.manifests import (
     COMPONENTS,
@@ -66,7 +67,7 @@ def test_objects_have_names_of_their_own_and_the_namespace_of_the_controller() -
 def test_the_fleet_yaml_of_the_example_can_be_served() -> None:
     configuration = load_for_service(OVERLAY / "fleet.yaml", files=False)
     assert configuration.settings.fleet == "first"
-    assert configuration.warnings == ()
+    assert unintended(configuration) == []
 
 
 def test_the_controller_listens_on_the_ports_of_its_container() -> None:
@@ -342,7 +343,7 @@ def test_a_container_mode_opens_the_namespace_of_the_runner_pods_alone() -> None
 
 def test_the_example_of_runner_pods_can_be_served_in_the_cluster() -> None:
     configuration = load_for_service(POD_OVERLAY / "fleet.yaml", files=False)
-    assert configuration.warnings == ()
+    assert unintended(configuration) == []
     found = build(POD_OVERLAY)
     [service] = [one["metadata"] for one in found if one["kind"] == "Service"]
     host = f"{service['name']}.{service['namespace']}.svc"

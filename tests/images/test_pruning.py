@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from autoscaler.providers.ec2.images.account import ImageEc2Error
+from autoscaler.providers.ec2.images.account import AwsRegion, ImageEc2Error
 from autoscaler.providers.ec2.images.pruning import (
     AwsPruning,
     Found,
@@ -98,3 +98,18 @@ def test_an_image_that_ec2_keeps_does_not_keep_the_others() -> None:
         "deleted ami-2 autoscaler/2, of 2026-10-14",
         "deleted snap-9, of 2026-11-23, which no image uses",
     ]
+
+
+def test_without_credentials_the_error_says_where_they_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    ec2 = AwsRegion("us-east-1")
+    with pytest.raises(ImageEc2Error, match=r"^DescribeImages: Unable to locate.*set AWS_PROFILE"):
+        ec2.call("DescribeImages")
+    with pytest.raises(ImageEc2Error, match=r"^DescribeImages: Unable to locate.*set AWS_PROFILE"):
+        list(ec2.pages("DescribeImages"))

@@ -40,7 +40,7 @@ ERRORS = [
     ),
     (
         ("version: 2.338.0", "version: null"),
-        "runner.version: has no value; fix: write one, or remove the key",
+        "runner.version: has no value; fix: write one: it is required",
     ),
     (
         ("  read_on: 2026-10-08\nprograms", "programs"),

@@ -335,7 +335,7 @@ def test_ctrl_c_removes_all_files_and_processes(folder: Path, push: Path) -> Non
 
 
 @pytest.mark.systems
-def test_the_demo_prints_the_consoles_address_and_can_stay_up_with_it(
+def test_the_demo_prints_how_to_reach_the_controller_and_can_stay_up_with_it(
     folder: Path, push: Path
 ) -> None:
     process = start(push, folder, "--stay", scale=SCALE)
@@ -347,6 +347,14 @@ def test_the_demo_prints_the_consoles_address_and_can_stay_up_with_it(
     with opener.open(signing_in, timeout=PATIENCE) as answer:
         assert answer.url == f"{address}/jobs"
         assert "Waiting jobs" in answer.read().decode()
+    command = re.findall(r"^Or run (.+)$", seen, re.M)[0]
+    assert f"Commands: {command}\n" in seen
+    shown = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.startswith("lab at ")
+    assert "nothing is wrong" in shown.stdout
     process.send_signal(signal.SIGINT)
     after, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, seen + after

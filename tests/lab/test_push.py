@@ -10,6 +10,7 @@ import yaml
 
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.providers.ec2.instance_types import instance_type
+from lab.fleet import fleet_settings
 from lab.push import MOST_BYTES, PushError, read_example, read_push
 from lab.push_fleet import lab_fleet
 
@@ -184,3 +185,13 @@ def test_a_replay_gives_runners_and_machines_real_time_on_a_busy_host() -> None:
     # A heartbeat every 60 machine seconds must stay below the 15 lab minutes of a silent machine.
     assert lab_fleet(read_example(), 1000.0).machine_scale == 250.0
     assert {sku["deadlines"]["boot"] for sku in fleet.skus.values()} == {"9600s"}
+
+
+def test_a_replay_expects_jobs_to_start_as_soon_as_machines_boot_on_this_host() -> None:
+    """Within 270 real seconds at the demo's scale: with a load of 17 on two cores, some took over 90."""
+    assert lab_fleet(read_example(), 80.0).wait_objective == 21_600
+    assert lab_fleet(read_example(), 1.0).wait_objective == 300
+    assert lab_fleet(read_example(), 10.0).wait_objective == 1800
+    assert lab_fleet(read_example(), 100_000.0).wait_objective == 21_600
+    settings = fleet_settings(lab_fleet(read_example(), 10.0), "127.0.0.1:1", "http://github", {})
+    assert settings["metrics"] == {"wait_objectives": ["all=.*:1800:0.999"]}

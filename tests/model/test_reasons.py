@@ -44,11 +44,26 @@ def test_a_code_without_other_words_is_called_by_its_own() -> None:
 def variants() -> Iterator[str]:
     """Yield the names of variants in the calls of the rooms that make reasons."""
     for room in ("planner", "views", "observability"):
-        for path in (ROOT / room).glob("*.py"):
+        for path in (ROOT / room).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.keyword) and node.arg == "variant":
-                    value = node.value
-                    yield from [str(value.value)] if isinstance(value, ast.Constant) else []
+                is_named = isinstance(node, ast.keyword) and node.arg == "variant"
+                if isinstance(node, ast.keyword | ast.Assign) and (is_named or assigns(node)):
+                    yield from texts(node.value)
+
+
+def assigns(node: ast.AST) -> bool:
+    targets = ast.walk(node.targets[0]) if isinstance(node, ast.Assign) else ()
+    return any(isinstance(one, ast.Name) and one.id == "variant" for one in targets)
+
+
+def texts(value: ast.expr) -> Iterator[str]:
+    """Yield the texts that an expression may have as its value: `"a" if kind == "org" else "b"` has two."""
+    if isinstance(value, ast.IfExp):
+        yield from (*texts(value.body), *texts(value.orelse))
+    elif isinstance(value, ast.Tuple):
+        yield from (text for one in value.elts for text in texts(one))
+    elif isinstance(value, ast.Constant) and value.value:
+        yield str(value.value)
 
 
 def test_the_variants_that_the_code_names_exist() -> None:

@@ -107,6 +107,27 @@ def test_the_log_format_follows_the_option_and_the_terminal(
     assert text.startswith("{") == is_json
 
 
+@pytest.mark.parametrize(
+    ("stream", "no_color", "colored"),
+    [
+        (Terminal(), None, True),
+        (Terminal(), "", True),
+        (Terminal(), "1", False),
+        (io.StringIO(), None, False),
+    ],
+)
+def test_console_lines_have_colors_on_a_terminal_unless_the_environment_says_no(
+    stream: io.StringIO, no_color: str | None, colored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if no_color is None:
+        monkeypatch.delenv("NO_COLOR", raising=False)
+    else:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    configure_logging(style=LogStyle.CONSOLE, stream=stream)
+    structlog.get_logger("a").info("ready", machine="m1")
+    assert ("\x1b[" in stream.getvalue()) == colored
+
+
 SECRETS = [
     ("jit_config", "c2VjcmV0"),
     ("token", "t0p"),

@@ -115,6 +115,12 @@ def test_a_named_fleet_yaml_that_cannot_be_used_does_not_keep_an_operator_out(
     assert found.stderr.endswith("goes on without it, with --url and --token-file alone\n")
 
 
+def test_a_problem_of_the_own_token_does_not_blame_fleet_yaml(controller: Controller) -> None:
+    result = run("status", "--config", controller.file, "--token-file", "none")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith("none: cannot be read")
+
+
 def test_a_named_fleet_yaml_says_whether_the_url_may_be_http(tmp_path: Path, token: str) -> None:
     file = fleet_file(tmp_path, NOWHERE)
     given = ("--url", "http://controller.invalid", "--token-file", token)

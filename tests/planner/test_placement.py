@@ -156,9 +156,9 @@ def test_a_quota_counts_every_machine_at_the_most_it_may_take(
     topic="EC2's API",
     source="EC2: on-demand quotas",
 )
-def test_a_used_up_quota_is_the_waiting_reason() -> None:
+def test_a_quota_that_is_too_small_is_the_waiting_reason() -> None:
     world = world_of(ON_DEMAND, limits=Limits(quotas={"east/G": 3}))
-    assert reason(world) == "the quota east/G is used up"
+    assert reason(world) == "the quota east/G leaves this fleet 3, less than one machine needs"
 
 
 def test_quotas_of_other_providers_and_families_do_not_limit_launches() -> None:

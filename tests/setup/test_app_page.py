@@ -6,8 +6,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from autoscaler.github.apps.permissions import permissions_for
 from autoscaler.setup.app_page import MAX_REQUESTS, AppPage, PageError
-from autoscaler.setup.manifest import AppPlan, permissions_for
+from autoscaler.setup.manifest import AppPlan
 from tests.setup.browser import FakeBrowser
 
 PLAN = AppPlan('fleet"><b>', "https://github.com", "acme", False, permissions_for(repository=False))

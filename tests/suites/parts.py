@@ -97,9 +97,13 @@ _EDGES = (
     "deploy",
     "images",
     "benchmarks",
+    "operator_commands",
+    "setup",
+    "host",
+    "doctor",
 )
 _MACHINES = ("agent", "app")
-_PROJECT = ("suites", "watchdog", "test_*.py")
+_PROJECT = ("release", "suites", "watchdog", "test_*.py")
 _WORLDS = ("chaos", "fuzz")
 _PODS = tuple(
     f"cluster/test_{name}.py"

@@ -149,9 +149,11 @@ class Host:
         programs.mkdir(parents=True)
         cli = find_python_program("aws")
         aws = f'#!/bin/sh\nexec env PYTHONPATH={cli} {sys.executable} {cli}/bin/aws "$@"\n'
-        check = '#!/bin/sh\ngrep -q "^fleet:" "$RUN/$1"\n'
+        # The real command, but for `check`, which would want the whole of a fleet's files.
+        check = 'if [ "$1" = check ]; then exec grep -q "^fleet:" "$2"; fi'
+        program = f'#!/bin/sh\n{check}\nexec {sys.executable} -m autoscaler.cli "$@"\n'
         restart = '#!/bin/sh\necho restarted >> "$CALLS"\n'
-        scripts = {"aws": aws, "mount": MOUNT, "check": check, "restart": restart}
+        scripts = {"aws": aws, "mount": MOUNT, "autoscaler": program, "restart": restart}
         for name, text in scripts.items():
             (programs / name).write_text(text)
             (programs / name).chmod(0o755)
@@ -168,7 +170,8 @@ class Host:
             "user": os.getuid(),
             "secrets": dict(zip(files, self.account.secrets.values(), strict=True)),
             "namespace": "gpu-runner-autoscaler",
-            "check": [str(programs / "check")],
+            "autoscaler": [str(programs / "autoscaler")],
+            "config": str(self.run),
             "restart": [str(programs / "restart")],
         }
         (self.folder / "host.json").write_text(json.dumps(settings))
@@ -192,7 +195,6 @@ class Host:
             "HOST_PAUSE": "0.2",
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": self._metadata.url,
             "CALLS": str(self.calls),
-            "RUN": str(self.run),
             "NO_PROXY": "127.0.0.1",
         }
         return subprocess.Popen(

@@ -7,21 +7,22 @@ import os
 import runpy
 import secrets
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from autoscaler.controller.ports.store import Delivery
+from autoscaler.store.sqlite import SqliteStore
 from lab.ec2.moto import MotoProcess
 from lab.terraform.front import TerraformFront
+from tests.config.fleet_file import MINIMAL
 from tests.terraform.hosts import BACKUP, PROGRAM, Account, Host, metrics
 
-FLEET_FILE = "fleet: ci-gpu\n"
+FLEET_FILE = MINIMAL.replace("state.db", "../data/state.db")
 TUNE, BLKID, MAKE_FILE_SYSTEM = (
     shutil.which(name, path="/usr/sbin:/sbin:/usr/bin") or name
     for name in ("tune2fs", "blkid", "mkfs.ext4")
@@ -48,16 +49,18 @@ async def host_of(account: Account, name: str) -> AsyncIterator[Host]:
         await host.close()
 
 
-def write_store(host: Host, content: str) -> None:
-    with closing(sqlite3.connect(host.data / "state.db")) as store:
-        store.execute("CREATE TABLE IF NOT EXISTS said (text)")
-        store.execute("INSERT INTO said VALUES (?)", (content,))
-        store.commit()
+async def write_store(host: Host, content: str) -> None:
+    """Store a delivery, as the host's controller does."""
+    store = await SqliteStore.open(host.data / "state.db")
+    await store.accept(Delivery(content, "workflow_job", 1.0, content.encode()))
+    await store.close()
 
 
-def stored(host: Host) -> list[str]:
-    with closing(sqlite3.connect(host.data / "state.db")) as store:
-        return [text for (text,) in store.execute("SELECT text FROM said")]
+async def stored(host: Host) -> list[str]:
+    store = await SqliteStore.open(host.data / "state.db")
+    found = [delivery.id for delivery in (await store.load(0.0)).unapplied]
+    await store.close()
+    return found
 
 
 async def test_a_first_host_gets_a_file_system_secrets_and_the_fleet_file(account: Account) -> None:
@@ -90,7 +93,7 @@ async def test_a_new_host_waits_while_another_one_runs(account: Account) -> None
     await asyncio.to_thread(account.put_fleet_file, FLEET_FILE)
     async with host_of(account, "old") as old:
         await asyncio.to_thread(old.succeed, "prepare")
-        write_store(old, "kept")
+        await write_store(old, "kept")
         async with host_of(account, "new") as new:
             process = new.process("prepare")
             # The test waits for the new host to wait.
@@ -100,7 +103,7 @@ async def test_a_new_host_waits_while_another_one_runs(account: Account) -> None
             await asyncio.to_thread(account.lose, old.instance, False)
             assert "making a file system" not in await finished(process)
             assert await asyncio.to_thread(account.holders) == [new.instance]
-            assert stored(new) == ["kept"]
+            assert await stored(new) == ["kept"]
 
 
 async def test_a_host_with_a_new_volume_gets_the_last_backup_of_the_old_host(
@@ -114,11 +117,11 @@ async def test_a_host_with_a_new_volume_gets_the_last_backup_of_the_old_host(
         async with host_of(account, "new") as new:
             process = new.process("prepare")
             assert f"{old.instance} is running" in await first_line(process)
-            write_store(old, "written meanwhile")
+            await write_store(old, "written meanwhile")
             await asyncio.to_thread(old.succeed, "backup")
             await asyncio.to_thread(account.lose, old.instance, False)
             assert "restored the store" in await finished(process)
-            assert stored(new) == ["written meanwhile"]
+            assert await stored(new) == ["written meanwhile"]
 
 
 async def test_a_host_waits_for_a_volume_that_another_instance_has(account: Account) -> None:
@@ -205,14 +208,14 @@ async def test_the_newest_backup_replaces_a_lost_volume(account: Account) -> Non
     async with host_of(account, "old") as old:
         await asyncio.to_thread(old.succeed, "prepare")
         for text in ("first", "second"):
-            write_store(old, text)
+            await write_store(old, text)
             assert "backed up" in await asyncio.to_thread(old.succeed, "backup")
-        write_store(old, "after the backup")
+        await write_store(old, "after the backup")
         await asyncio.to_thread(account.lose, old.instance, True)
         async with host_of(account, "new") as new:
             printed = await asyncio.to_thread(new.succeed, "prepare")
             assert "is lost: the store is on the root disk" in printed
-            assert stored(new) == ["first", "second"]
+            assert await stored(new) == ["first", "second"]
             counted = await asyncio.to_thread(metrics, account.url)
             assert {one["MetricName"] for one in counted} == {"Backups"}
 
@@ -243,8 +246,10 @@ async def test_a_damaged_backup_is_not_used(account: Account) -> None:
     )
     async with host_of(account, "first") as host:
         status, printed = await asyncio.to_thread(host.command, "prepare")
-        assert status == 1, printed
-        assert not (host.data / "state.db").exists()
+        assert (status, "restored.db: the file is not a SQLite database" in printed) == (1, True), (
+            printed
+        )
+        assert {one.name for one in host.data.iterdir()} <= {"fleet.yaml", "state.db.lock"}
 
 
 async def test_a_volume_is_taken_from_an_instance_that_stopped(account: Account) -> None:

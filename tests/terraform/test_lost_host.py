@@ -79,11 +79,11 @@ def fleet_file(lab: Laboratory) -> str:
 async def serve_on(lab: Laboratory, host: Host) -> None:
     """Prepare a host and start the controller on it."""
     await host.start()
-    printed = await asyncio.to_thread(host.succeed, "prepare")
-    LOG.info("%s", printed)
     for name, target in (("store", host.data), ("state.db", host.data / "state.db")):
         (lab.folder / name).unlink(missing_ok=True)
         (lab.folder / name).symlink_to(target)
+    printed = await asyncio.to_thread(host.succeed, "prepare")
+    LOG.info("%s", printed)
     lab.controller = lab._controller(host.run / "fleet.yaml")
     await lab.start_controller()
 

@@ -3,26 +3,26 @@
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
+from autoscaler.config.checks.repeats import repeats
 from autoscaler.config.configuration import SQLITE, Configuration, run_checks
-from autoscaler.config.problems import KeyPath, Problem
+from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.settings.fleet import ProviderSettings, ScopeSettings
 from autoscaler.model.identifiers import is_loopback
+
+_GITHUB, _API, _DATA_RESIDENCY = "github.com", "api.github.com", ".ghe.com"
+_SERVER_PATH = "/api/v3"
 
 
 def check_contradictions(configuration: Configuration, kinds: Sequence[str]) -> Iterator[Problem]:
     """Return every contradiction outside `skus`. `kinds` are the keys of the kinds of providers."""
     checks = (
-        _apps,
-        _webhook,
-        _scopes,
-        _open_listener,
-        _tls_and_insecure,
-        _public_url,
-        _webhook_listen,
+        *(_api_url, _apps, _webhook, _scopes, _open_listener, _tls_and_insecure),
+        *(_public_url, _public_path, _webhook_listen),
     )
     yield from run_checks(checks, configuration)
     for name, provider in configuration.providers():
         yield from run_checks((_kind,), configuration, name, provider, kinds)
+        yield from run_checks((_repeats,), configuration, name, provider)
 
 
 def check_store(configuration: Configuration) -> Iterator[Problem]:
@@ -30,6 +30,24 @@ def check_store(configuration: Configuration) -> Iterator[Problem]:
     if not configuration.settings.store.startswith(SQLITE):
         what = "PostgreSQL is not implemented yet"
         yield configuration.error(("store",), what, "write sqlite:///FILE")
+
+
+def _api_url(configuration: Configuration) -> Iterator[Problem]:
+    """Check that GitHub's REST API is there (docs.github.com, "Getting started with the REST API").
+
+    Another host may be a gateway in front of it, which knows the path: only a warning. Loopback is a test's.
+    """
+    written, path = configuration.settings.github.api_url, ("github", "api_url")
+    url, what = urlsplit(written), f"{show(written)} is not GitHub's REST API"
+    host = url.hostname or ""
+    if host in (_GITHUB, f"www.{_GITHUB}") or (host == _API and url.path):
+        yield configuration.error(path, what, f"write https://{_API}, or remove the key")
+    elif host.endswith(_DATA_RESIDENCY):
+        if not host.startswith("api."):
+            yield configuration.error(path, what, f"write https://api.{host}")
+    elif host != _API and not is_loopback(host) and url.path != _SERVER_PATH:
+        what += f", which GitHub Enterprise Server has at {_SERVER_PATH}"
+        yield configuration.warning(path, what, f"write https://{url.netloc}{_SERVER_PATH}")
 
 
 def _apps(configuration: Configuration) -> Iterator[Problem]:
@@ -72,6 +90,8 @@ def _scope(
     configuration: Configuration, index: int, scope: ScopeSettings, seen: dict[object, int]
 ) -> Iterator[Problem]:
     path = ("github", "scopes", index)
+    if scope.org is None and scope.repo is None and _unknown_keys(configuration, path, scope):
+        return  # one of them is reported, and probably means org or repo
     if (scope.org is None) == (scope.repo is None):
         what = "has both org and repo" if scope.org else "has neither org nor repo"
         yield configuration.error(path, what, "write either org or repo")
@@ -86,6 +106,10 @@ def _scope(
         what = f"covers the same repositories as the scope on line {seen[covers]}"
         yield configuration.error(path, what, "remove one of them")
     seen.setdefault(covers, line)
+
+
+def _unknown_keys(configuration: Configuration, path: KeyPath, scope: ScopeSettings) -> bool:
+    return bool(set(configuration.document.value(path)) - set(type(scope).model_fields))
 
 
 def _open_listener(configuration: Configuration) -> Iterator[Problem]:
@@ -122,6 +146,16 @@ def _public_url(configuration: Configuration) -> Iterator[Problem]:
         yield configuration.error(path, what, "write https://, or add insecure: true")
 
 
+def _public_path(configuration: Configuration) -> Iterator[Problem]:
+    url = urlsplit(configuration.settings.server.public_url)
+    if url.path:
+        what = (
+            f"has the path {show(url.path)}, and the controller serves machines at /bootstrap only"
+        )
+        fix = f"write {url.scheme}://{url.netloc}, unless a proxy removes the path"
+        yield configuration.warning(("server", "public_url"), what, fix)
+
+
 def _webhook_listen(configuration: Configuration) -> Iterator[Problem]:
     server = configuration.settings.server
     if server.listen == server.webhook_listen and server.listen.port:
@@ -142,3 +176,14 @@ def _kind(
         what = f"has both {' and '.join(kinds)}" if kinds else f"has neither {' nor '.join(known)}"
         fix = f"write exactly one of {' and '.join(known)}"
         yield configuration.error(("providers", name), what, fix)
+
+
+def _repeats(
+    configuration: Configuration, name: str, provider: ProviderSettings
+) -> Iterator[Problem]:
+    section = provider.section
+    for key in type(section).model_fields:
+        values = getattr(section, key, ())
+        for index in repeats(values if isinstance(values, tuple) else ()):
+            path = ("providers", name, provider.kind, key, index)
+            yield configuration.error(path, "is repeated", "remove it")

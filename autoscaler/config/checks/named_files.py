@@ -5,6 +5,7 @@ Reads only the first bytes of the store, and leaves no file behind when it tests
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,9 @@ from autoscaler.config.settings.shapes import SecretFileName
 
 _PAGE = 4096
 """Bytes of SQLite's smallest write (sqlite.org, "Database File Format", 1.3.2)."""
+_NAME_OF_A_FILE = re.compile(r"[\w./-]{1,200}\.(?:pem|key|txt)")
+_WORDS_OF_A_NAME = re.compile(r"[a-z./_-]{1,200}")
+_WORD_OF_A_SECRET = re.compile(r"(?:secret|token|key|webhook)s?(?:[._/-]|\Z)")
 _SQLITE_MAGIC = b"SQLite format 3\0"
 """The first bytes of every database that is not empty (sqlite.org, "Database File Format", 1.2)."""
 
@@ -27,9 +31,12 @@ def check_files(configuration: Configuration, *, try_store: bool) -> Iterator[Pr
         reason = configuration.why_unreadable(name)
         if reason is not None:
             what, fix = reason
-            # If there is no such file, the name itself may be the secret.
-            secret = isinstance(name, SecretFileName) and not _exists(configuration.file(name))
-            yield configuration.error(path, what if secret else f"{show(name)} {what}", fix)
+            hidden = isinstance(name, SecretFileName) and not (
+                _exists(configuration.file(name)) or _is_plainly_a_name(name)
+            )
+            if hidden:
+                fix += "; if this is the secret itself, write it to a file and name the file"
+            yield configuration.error(path, what if hidden else f"{show(name)} {what}", fix)
     yield from _exposed_secrets(configuration)
     yield from run_checks((_store,), configuration, try_store=try_store)
     yield from run_checks((_empty_store,), configuration)
@@ -51,6 +58,16 @@ def _empty_store(configuration: Configuration) -> Iterator[Problem]:
         what = f"{show(configuration.settings.store)} is an empty file, which counts as a new store"
         fix = "if you copied it from a backup, copy it again"
         yield configuration.warning(("store",), what, fix)
+
+
+def _is_plainly_a_name(name: str) -> bool:
+    """Return True for `github-app.pem` and `secrets/webhook`. Other text may be the secret itself."""
+    if _WORDS_OF_A_NAME.fullmatch(name) is not None:
+        return (
+            _WORD_OF_A_SECRET.search(name) is not None
+            or _NAME_OF_A_FILE.fullmatch(name) is not None
+        )
+    return _NAME_OF_A_FILE.fullmatch(name) is not None
 
 
 def _exists(file: Path) -> bool:

@@ -4,15 +4,18 @@ Each kind of provider checks its own keys.
 """
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from autoscaler.config.checks.repeats import repeats
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, dotted, listed, nearest, show
 from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.other_names import WORDS
 from autoscaler.config.settings.sku import (
     AcceleratorVendor,
     Driver,
+    Image,
     LaunchOptionSettings,
     SkuSettings,
     StockImage,
@@ -22,13 +25,19 @@ from autoscaler.model.catalogue import Architecture, OperatingSystem
 _ARCHITECTURE = re.compile("gfx[0-9a-f]{3,5}")
 """The name of an architecture of AMD, as rocminfo prints it."""
 
+_RECIPES = "autoscaler/"
+"""The beginning of the names of images that `autoscaler images bake` builds."""
+_PLATFORM = re.compile(
+    r"(?<![a-z0-9])(linux|ubuntu|windows|x64|x86_64|amd64|arm64|aarch64)(?![a-z0-9])"
+)
+
 
 def check_skus(configuration: Configuration, kinds: Sequence[ProviderKind]) -> Iterator[Problem]:
     """Return every contradiction within `skus`, except those that only a kind of provider knows."""
     seen: dict[str, str] = {}
     checks = (
         *(_share, _minimum, _scheduled_minimums, _labels),
-        *(_image, _stock, _amd_on_windows, _driver, _models),
+        *(_image, _stock, _image_platform, _amd_on_windows, _driver, _models),
     )
     for name, sku in configuration.skus():
         path: KeyPath = ("skus", name)
@@ -80,13 +89,18 @@ def _image(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Ite
     image = sku.image
     if image is None:
         return
-    if image.name is None and image.stock is None:
+    if image.name is None and image.stock is None and not _unknown_keys(configuration, path):
         what, fix = "has no name", f"add name, or stock: {StockImage.UBUNTU_24_04}"
         yield configuration.error((*path, "image"), what, fix)
     for key in ("name", "owner") if image.stock is not None else ():
         if key in image.model_fields_set:
             what = f"contradicts stock, which is an image of its own: {image.stock}"
             yield configuration.error((*path, "image", key), what, "remove one of them")
+
+
+def _unknown_keys(configuration: Configuration, path: KeyPath) -> bool:
+    """Return True if the image has keys that are reported, and probably mean its name."""
+    return bool(set(configuration.document.value((*path, "image"))) - set(Image.model_fields))
 
 
 def _stock(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Iterator[Problem]:
@@ -114,6 +128,28 @@ def _driver(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> It
     if sku.driver is Driver.NONE and has_accelerator:
         what = "contradicts accelerator, which the health checks ask the driver for"
         yield configuration.error((*path, "driver"), what, "remove one of them")
+
+
+def _image_platform(
+    configuration: Configuration, path: KeyPath, sku: SkuSettings
+) -> Iterator[Problem]:
+    """Check that an image's name speaks of no other system or architecture than the SKU's.
+
+    An error for the images of our recipes, whose names are certain, and a warning for others.
+    """
+    if sku.image is None or sku.image.name is None:
+        return
+    found = {WORDS.get(word, word) for word in _PLATFORM.findall(sku.image.name.lower())}
+    for key, own, every in (("os", sku.os, OperatingSystem), ("arch", sku.arch, Architecture)):
+        named = found & set(every)
+        if named and own not in named:
+            what = (
+                f"{show(sku.image.name)} looks like an image for {min(named)}, and {key} is {own}"
+            )
+            fix = f"write {key}: {min(named)} in the SKU, or name another image"
+            is_ours = sku.image.name.startswith(_RECIPES)
+            report = configuration.error if is_ours else configuration.warning
+            yield report((*path, "image", "name"), what, fix)
 
 
 def _models(configuration: Configuration, path: KeyPath, sku: SkuSettings) -> Iterator[Problem]:
@@ -176,15 +212,6 @@ def _repeats(
         values = getattr(option, key, ())
         for index in repeats(values if isinstance(values, tuple) else ()):
             yield configuration.error((*path, key, index), "is repeated", "remove it")
-
-
-def repeats(values: Iterable[Hashable]) -> Iterator[int]:
-    """Return the position of each value that stands before it, too."""
-    seen: set[Hashable] = set()
-    for index, value in enumerate(values):
-        if value in seen:
-            yield index
-        seen.add(value)
 
 
 def not_in_force(settings: Settings) -> list[str]:

@@ -1,7 +1,9 @@
 """Finds values of fleet.yaml that are allowed but probably not intended: warnings, not errors."""
 
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
 
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, show
@@ -25,6 +27,11 @@ SHORTEST_AGE: Seconds = 600.0
 """With a smaller maximum age, ready machines are replaced all day."""
 
 
+HOSTED = re.compile(
+    r"(ubuntu|windows|macos)-(latest|slim|[0-9]+(\.[0-9]+)?)(-(arm|intel|large|xlarge|vs[0-9]+))?"
+)
+"""Labels of GitHub-hosted runners (docs.github.com, "GitHub-hosted runners reference")."""
+
 STOCK_OWNERS = frozenset({"amazon", "aws-marketplace"})
 
 STOCK_WHAT = "is a stock image, without GitHub's runner in /opt/actions-runner"
@@ -41,6 +48,7 @@ def find_warnings(configuration: Configuration) -> Iterator[Problem]:
         _objectives_without_sku,
         _minimums,
         _stock_images,
+        _hosted_labels,
     )
     yield from run_checks(checks, configuration)
     for name, sku in configuration.skus():
@@ -63,6 +71,26 @@ def _shared_labels(configuration: Configuration) -> Iterator[Problem]:
             what = f"{show(first[label])} also has the label {show(label)}"
             fix = f"jobs that both serve go to {show(first[label])}, the first one in the file; reorder them"
             yield configuration.warning(("skus", name), what, f"{fix} or drop the label")
+
+
+def _hosted_labels(configuration: Configuration) -> Iterator[Problem]:
+    """Warn of labels of GitHub's own runners, which GitHub Enterprise Server does not have."""
+    host = urlsplit(configuration.settings.github.api_url).hostname or ""
+    if not host.endswith(("github.com", ".ghe.com")):
+        return
+    for name, sku in configuration.skus():
+        labels = enumerate(getattr(sku, "labels", ()))
+        places = [
+            (("skus", name), name),
+            *((("skus", name, "labels", at), one) for at, one in labels),
+        ]
+        for path, label in places:
+            if HOSTED.fullmatch(label.lower()):
+                what = (
+                    f"{show(label)} is a label of GitHub's own runners: each job with it starts a "
+                    "machine, and GitHub's runners may take the job"
+                )
+                yield configuration.warning(path, what, "choose a label of your own")
 
 
 def _unlabelled(configuration: Configuration) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, dotted
+from autoscaler.config.reading.syntax_errors import TEMPLATE, not_yaml
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32
@@ -102,27 +103,10 @@ def parse(
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = mark.line + 1 if mark is not None else 1
-        raise _unreadable(file, line, *_not_yaml(error, text)) from None
+        raise _unreadable(file, *not_yaml(error, text, line)) from None
     if root is None:
         raise _unreadable(file, 1, "is empty", if_empty)
     return Document(file, root, reader.lines, tuple(reader.problems))
-
-
-def _not_yaml(error: yaml.MarkedYAMLError, text: str) -> tuple[str, str]:
-    """Return the error and the fix for a text that the parser refuses.
-
-    YAML indents with spaces alone (YAML 1.2.2, 6.1), and reserves @ and ` (5.3).
-    """
-    mark = error.problem_mark
-    lines = text.split("\n")
-    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
-    if "\t" in line[: len(line) - len(line.lstrip())]:
-        return "is indented with a tab", "indent with spaces: YAML does not allow tabs there"
-    start = line[mark.column : mark.column + 1] if mark is not None else ""
-    if start and start in "@`%":
-        return f"has a value that begins with {start}", "put the value in quotes"
-    what = f"is not YAML: {error.problem or 'unreadable'}"
-    return what, "look at indentation, quotes and brackets here and just above"
 
 
 def _unreadable(file: str, line: int, what: str, fix: str) -> ConfigurationError:
@@ -156,7 +140,8 @@ class _Reader:
         self._place(path, self._line)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
-                raise self._error("an alias has no anchor above it", "write the value out")
+                fix = "put text that begins with * in quotes, or write the value out"
+                raise self._error("an alias has no anchor above it", fix)
             source, value = self._anchors[event.anchor]
             self._repeat(source, value, path)
             return value
@@ -182,6 +167,8 @@ class _Reader:
         found: dict[str, Any] = {}
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             self._line = event.start_mark.line + 1
+            if isinstance(event, yaml.MappingStartEvent):
+                raise self._error(*TEMPLATE)
             if not isinstance(event, yaml.ScalarEvent):
                 raise self._error("has a key that is not plain text", "write a plain key")
             key = str(event.value)

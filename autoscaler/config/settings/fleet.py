@@ -11,8 +11,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from autoscaler.config.settings import other_names
 from autoscaler.config.settings.scalars import parsed, wrong
 from autoscaler.config.settings.shapes import (
+    AppId,
     ContainerImage,
     Count,
     Dollars,
@@ -50,7 +52,9 @@ _RATE = RegistrationRate()
 class App(Section):
     """A GitHub App."""
 
-    id: Annotated[int, Field(ge=1, le=999_999_999_999_999)]
+    others = other_names.APP
+
+    id: AppId
     """The App ID."""
     private_key_file: SecretFile
     """The App's private key, a PEM file."""
@@ -58,6 +62,9 @@ class App(Section):
 
 class ScopeSettings(Section):
     """Where runners are registered: an organization or a repository."""
+
+    others = other_names.SCOPE
+    alone = ("org", "repo")
 
     org: Owner | None = None
     """An organization. A scope has either `org` or `repo`."""
@@ -80,6 +87,8 @@ class Registrations(Section):
 
 class GitHubSettings(Section):
     """How GitHub is reached, and what is served there."""
+
+    others = other_names.GITHUB
 
     api_url: SecureUrl = "https://api.github.com"
     """The REST API; for GitHub Enterprise Server `https://HOST/api/v3`."""
@@ -109,6 +118,8 @@ class Tls(Section):
 class ServerSettings(Section):
     """Where the controller listens, and how machines reach it."""
 
+    others = other_names.SERVER
+
     listen: ListenAddress
     """`host:port` of /bootstrap, /metrics, /healthz, /readyz, /admin and the console."""
     tls: Tls | None = None
@@ -127,6 +138,8 @@ class ServerSettings(Section):
 
 class LimitSettings(Section):
     """Limits of the whole fleet."""
+
+    others = other_names.LIMITS
 
     machines: Count | None = None
     """The largest number of machines; default: no limit."""
@@ -209,6 +222,8 @@ class ProviderSection(Section):
 class ProviderSettings(Section):
     """One provider of machines. Exactly one key is set, and names the provider's kind."""
 
+    others = other_names.PROVIDER
+
     @property
     def kind(self) -> str:
         """The key of its section. Raises NoValueError if it has not exactly one."""
@@ -227,6 +242,8 @@ class ProviderSettings(Section):
 
 class Settings(Section):
     """The whole of fleet.yaml."""
+
+    others = other_names.FILE
 
     fleet: FleetName
     """The fleet's name, in the names of runners and the tags of machines."""

@@ -88,8 +88,6 @@ def parsed(
     def check(value: object) -> object:
         if bare_numbers and type(value) is int:
             value = str(value)
-        if value is None:
-            raise wrong("has no value", "write one, or remove the key")
         if not isinstance(value, str):
             raise wrong(f"{show(value)} is not text", "write it in quotes")
         if len(value) > MAX_TEXT:
@@ -104,12 +102,24 @@ def parse_duration(text: str) -> float:
     if re.fullmatch(r"[0-9]{1,6}", text):
         raise wrong(f"{text} has no unit", f"write {text}s or {text}m, or use h or d")
     if re.fullmatch(DURATION, text) is None:
-        fix = "write a number and a unit: 90s, 10m, 24h or 7d"
+        fix = _duration_fix(text) or "write a number and a unit: 90s, 10m, 24h or 7d"
         raise wrong(f"{show(text)} is not a duration", fix)
     seconds = sum(int(number) * _UNIT[unit] for number, unit in _PARTS.findall(text))
     if seconds > MAX_DURATION:
         raise wrong(f"{show(text)} is longer than 365d", "write a shorter time")
     return seconds
+
+
+def _duration_fix(text: str) -> str | None:
+    """Return the fix for `24 h`, `30min`, `2 days` and `1w`, or None."""
+    found = re.fullmatch(
+        r"([0-9]{1,6})\s*(week|day|hour|hr|minute|min|second|sec|w|d|h|m|s)s?", text
+    )
+    if found is None:
+        return None
+    if found[2].startswith("w"):
+        return f"write {7 * int(found[1])}d"
+    return f"write {found[1]}{found[2][0]}"
 
 
 def parse_positive_duration(text: str) -> float:
@@ -159,6 +169,8 @@ def parse_url(text: str) -> str:
     if "@" in url.netloc:
         # The text is not shown, because the part before the @ may be a password.
         raise wrong("contains a user or password", "leave out everything before the @")
+    if re.fullmatch(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?", text):
+        raise wrong(f"{show(text)} is no URL", f"write https://{text}")
     if url.scheme not in {"http", "https"} or not url.hostname or port == 0:
         raise wrong(f"{show(text)} is not an http or https URL", fix)
     if url.query or url.fragment:
@@ -182,29 +194,6 @@ def parse_secure_url(text: str) -> str:
     if url.startswith("http://") and not is_loopback(urlsplit(url).hostname or ""):
         raise wrong(f"{show(text)} would send secrets without encryption", "write https://")
     return url
-
-
-def parse_store(text: str) -> str:
-    """Parse `sqlite:///relative`, `sqlite:////absolute` or `postgresql://user@host/database`."""
-    fix = "write sqlite:///FILE"  # PostgreSQL is not implemented yet
-    if re.search(r"[\x00-\x1f\x7f]", text):
-        raise wrong("contains control characters", fix)
-    if text.startswith("postgresql://"):
-        try:
-            url = urlsplit(text)
-            secret, named = url.password is not None, url.hostname and url.path.strip("/")
-        except ValueError:
-            raise wrong("is not a URL", fix) from None
-        if secret or "password" in url.query.lower():
-            raise wrong("contains a password", "leave it out and put it in a PGPASSFILE")
-        if not named:
-            raise wrong("has no host or no database", fix)
-        return text
-    if not text.startswith("sqlite:///") or text.endswith("/") or "?" in text or "#" in text:
-        raise wrong("is not a SQLite file", fix)
-    if text == "sqlite:///:memory:":
-        raise wrong("is an in-memory database, which a restart would lose", fix)
-    return text
 
 
 def check_glob(text: str) -> str:

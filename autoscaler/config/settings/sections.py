@@ -6,9 +6,13 @@ from typing import Any, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from autoscaler.config.problems import KeyPath
+from autoscaler.config.settings.other_names import OtherName
 from autoscaler.config.settings.shapes import Section
 
 _CONTAINERS = (tuple, Mapping)
+
+_ENTRY: Mapping[type | None, tuple[str, ...]] = {None: (), tuple: ("[]",), Mapping: ("<name>",)}
+"""The part of a place between the key of a list or mapping of sections and the keys of these."""
 
 
 def keys(section: type[Section]) -> dict[str, FieldInfo]:
@@ -45,6 +49,56 @@ def section_at(root: type[Section], path: KeyPath) -> type[Section] | None:
             return None
         section, inside = found, container_in(field.annotation) is not None
     return None if inside else section
+
+
+def plain(key: str) -> str:
+    """Return a key in lower case without - and _, so that `minRunners` and `min_runners` are the same."""
+    return key.lower().replace("-", "").replace("_", "")
+
+
+def other_name(section: type[Section], key: str) -> OtherName | None:
+    """Return what to write instead of a key of another tool, or None if it is no such key."""
+    tables = (one.others for one in section.__mro__ if issubclass(one, Section))
+    return next((found for table in tables if (found := table.get(plain(key)))), None)
+
+
+def places_of(root: type[Section], key: str, near: KeyPath) -> list[str]:
+    """Return where the structure has a key of this name, as docs/configuration.md writes it.
+
+    These are the highest places below `near`, and if there are none, those in the whole file.
+    """
+    found = [place for place in _places(root, ()) if plain(place[-1]) == plain(key)]
+    here = _written_place(root, near)
+    below = [place for place in found if place[: len(here)] == here] or found
+    depth = min(map(len, below), default=0)
+    return [_dotted(place) for place in below if len(place) == depth]
+
+
+def _places(section: type[Section], above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for key, field in keys(section).items():
+        yield (*above, key)
+        inner = section_in(field.annotation)
+        if inner is not None:
+            yield from _places(inner, (*above, key, *_ENTRY[container_in(field.annotation)]))
+
+
+def _written_place(root: type[Section], path: KeyPath) -> tuple[str, ...]:
+    """Return a path with `[]` and `<name>` for the positions and names in it."""
+    section = root
+    place: tuple[str, ...] = ()
+    parts = iter(path)
+    for part in parts:
+        field = keys(section)[str(part)]
+        section = section_in(field.annotation) or section
+        entry = _ENTRY[container_in(field.annotation)]
+        place += (str(part), *entry)
+        for _ in entry:
+            next(parts, None)
+    return place
+
+
+def _dotted(place: tuple[str, ...]) -> str:
+    return ".".join(place).replace(".[]", "[]")
 
 
 def values_in(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:

@@ -3,10 +3,19 @@
 This module and `scalars` define the format of each type; `settings` has the keys with their types.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from autoscaler.config.settings.near_misses import (
+    check_app_id,
+    check_image_name,
+    check_owner,
+    check_repository,
+    parse_store,
+)
+from autoscaler.config.settings.other_names import OtherName
 from autoscaler.config.settings.scalars import (
     DURATION,
     Matching,
@@ -21,7 +30,6 @@ from autoscaler.config.settings.scalars import (
     parse_positive_duration,
     parse_public_url,
     parse_secure_url,
-    parse_store,
     parsed,
     write_duration,
 )
@@ -77,10 +85,12 @@ Text = Annotated[
 ]
 Owner = Annotated[
     str,
+    AfterValidator(check_owner),
     Matching("[A-Za-z0-9][A-Za-z0-9_-]*", "an organization's name", "write it as in its URL"),
 ]
 RepositoryName = Annotated[
     str,
+    AfterValidator(check_repository),
     Matching("[A-Za-z0-9][A-Za-z0-9_-]*/[A-Za-z0-9._-]+", "a repository", "write OWNER/NAME", 200),
 ]
 AcceleratorModel = Annotated[
@@ -114,10 +124,12 @@ ImageOwner = Annotated[
 ]
 ImageName = Annotated[
     str,
+    AfterValidator(check_image_name),
     Matching(
         r"[A-Za-z0-9 ()\[\]./'@_*?-]{1,128}", "an image name glob", "write one such as gpu-*", 128
     ),
 ]
+AppId = Annotated[int, BeforeValidator(check_app_id), Field(ge=1, le=999_999_999_999_999)]
 ContainerImage = Annotated[
     str,
     Matching(
@@ -174,6 +186,10 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
     )
+    others: ClassVar[Mapping[str, OtherName]] = {}
+    """What to write instead of a key of another tool."""
+    alone: ClassVar[tuple[str, ...]] = ()
+    """The keys that a single value may mean in place of the section; by default the only required one."""
 
     if not TYPE_CHECKING:
 

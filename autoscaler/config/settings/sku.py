@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from autoscaler.config.problems import show
+from autoscaler.config.settings import other_names
 from autoscaler.config.settings.scalars import wrong
 from autoscaler.config.settings.shapes import (
     AcceleratorModel,
@@ -71,12 +72,16 @@ class StockImage(StrEnum):
 class LaunchOptionSettings(Section):
     """One launch option of a SKU. Each kind of provider has further keys."""
 
+    others = other_names.LAUNCH_OPTION
+
     provider: Name
     """A key of `providers`."""
 
 
 class Accelerator(Section):
     """The accelerators that the machine must have. Its health checks compare them with those it has."""
+
+    others = other_names.ACCELERATOR
 
     vendor: AcceleratorVendor
     """`nvidia` or `amd`."""
@@ -106,6 +111,9 @@ class Canary(Section):
 
 class Image(Section):
     """The newest machine image of this name, or a stock image."""
+
+    others = other_names.IMAGE
+    alone = ("stock", "name")
 
     name: ImageName | None = None
     """A glob over image names: `*` and `?`. Either this or `stock` is required."""
@@ -140,6 +148,9 @@ class Schedule(Section):
 
 class Idle(Section):
     """Machines that wait for jobs."""
+
+    others = other_names.IDLE
+    alone = ("min", "timeout")
 
     minimum: Count = Field(default=_IDLE.minimum, alias="min")
     """How many machines to keep ready at all times."""
@@ -179,6 +190,8 @@ class AccessSettings(Section):
 
 class SkuSettings(Section):
     """A kind of runner."""
+
+    others = other_names.SKU
 
     launch_options: Annotated[tuple[LaunchOptionSettings, ...], Field(min_length=1)] = Field(
         alias="on"

@@ -149,6 +149,9 @@ class OperatorActions:
                     f"{machine} belongs to another installation: see autoscaler unverified",
                 )
             _refuse(RefusalKind.UNKNOWN, f"no machine {machine} is known: see autoscaler machines")
+        if found.state is MachineState.TERMINATED:
+            what = f"machine {found.id} is terminated already"
+            _refuse(RefusalKind.CONTRADICTED, f"{what}: see autoscaler history {found.id}")
         if found.does_not_terminate:
             _refuse(
                 RefusalKind.CONTRADICTED,

@@ -129,6 +129,11 @@ class OperatorHoldActions:
             _refuse(RefusalKind.CONTRADICTED, f"{text} has several meanings: write {names}")
         if not found:
             nouns = " or ".join(noun for kind, noun in _NOUNS.items() if kind in allowed)
+            if text == ALL:
+                whole = "autoscaler pause all stops launches of the whole fleet"
+                _refuse(
+                    RefusalKind.CONTRADICTED, f"all is not allowed here: name a {nouns}; {whole}"
+                )
             where = "fleet.yaml and autoscaler machines have the names"
             _refuse(RefusalKind.UNKNOWN, f"no {nouns} is called {text}: {where}")
         return found[0]

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def ec2_errors() -> Iterator[None]:
-    """Print why EC2 refused a call, and exit with 2."""
+def ec2_calls(what: str = "EC2") -> Iterator[None]:
+    """Print what a command waits for, and why EC2 refused a call; exit with 2 then."""
+    from autoscaler.operator_commands.waiting import waiting_for
     from autoscaler.providers.ec2.images.account import ImageEc2Error
 
     try:
-        yield
+        with waiting_for(what):
+            yield
     except ImageEc2Error as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
@@ -87,9 +89,11 @@ def _runner_end(scope: str, version: str) -> date | None:
     import os
 
     from autoscaler.images.runner_end import GitHubAnswerError, runner_end
+    from autoscaler.operator_commands.waiting import waiting_for
 
     try:
-        return runner_end(scope, version, os.environ)
+        with waiting_for("GitHub"):
+            return runner_end(scope, version, os.environ)
     except GitHubAnswerError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
@@ -99,7 +103,7 @@ def _missing_in(versions: "Versions", region: str) -> "tuple[Finding, ...]":
     from autoscaler.images.findings import missing_base_images
     from autoscaler.providers.ec2.images.account import AwsImages
 
-    with ec2_errors():
+    with ec2_calls():
         return tuple(missing_base_images(versions, AwsImages(region).exists))
 
 
@@ -123,7 +127,7 @@ def publish(
     moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     began = time.monotonic()
     try:
-        with ec2_errors():
+        with ec2_calls(f"the test of {image} on a machine of its own, some minutes"):
             ec2 = AwsImages(region, subnet, instance_type)
             verdict = run(ec2, image, moment, time.monotonic, interruptible_sleep)
     except KeyboardInterrupt:
@@ -142,7 +146,8 @@ def prune(
         str, typer.Option(help="The image set: the value of the tag autoscaler:image-set.")
     ],
     keep: Annotated[
-        int, typer.Option(min=1, help="How many published images of each recipe stay.")
+        int,
+        typer.Option(min=1, metavar="COUNT", help="How many published images of each recipe stay."),
     ] = 3,
     min_age: Annotated[
         int, typer.Option(min=1, metavar="DAYS", help="The age before which nothing is deleted.")
@@ -160,7 +165,7 @@ def prune(
 
     from autoscaler.providers.ec2.images.pruning import AwsPruning, choose, delete_all
 
-    with ec2_errors():
+    with ec2_calls():
         ec2 = AwsPruning(region, image_set)
         chosen = choose(ec2.find(), datetime.now(UTC), keep, timedelta(days=min_age))
         if delete:

@@ -19,6 +19,7 @@ from autoscaler.config.settings.shapes import (
 from autoscaler.config.settings.sku import LaunchOptionSettings, SkuSettings
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.prices_and_quotas import READ_AS
+from autoscaler.providers.ec2 import other_names
 from autoscaler.providers.ec2.shapes import (
     Account,
     CapacityReservation,
@@ -93,6 +94,7 @@ class Ec2Section(ProviderSection):
 
     title = "EC2"
     place = frozenset({"region", "account"})
+    others = other_names.EC2
 
     region: Region
     """The AWS region."""

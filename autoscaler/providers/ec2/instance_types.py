@@ -191,6 +191,34 @@ def quota(name: str, capacity_type: CapacityType) -> str:
     return f"{capacity_type.value}/{family}"
 
 
+_GPU_MEMORY_MIB = MappingProxyType(
+    {
+        **dict.fromkeys(("g4ad",), 8192),
+        **dict.fromkeys(("g4dn", "g5g"), 16384),
+        **dict.fromkeys(("g5", "g6", "gr6"), 22888),
+        **dict.fromkeys(("g7", "p3dn"), 32768),
+        "p4d": 40960,
+        "g6e": 45776,
+        **dict.fromkeys(("p4de", "p5"), 81920),
+        "g7e": 98304,
+        **dict.fromkeys(("p5e", "p5en"), 144384),
+        "p6-b200": 183359,
+        "p6-b300": 275040,
+    }
+)
+"""Memory of one GPU by family: the label `instance-gpu-memory` of aws/karpenter-provider-aws at 1d92708
+(website/content/en/preview/reference/instance-types.md), which is GpuInfo.Gpus[].MemoryInfo.SizeInMiB."""
+
+
+def gpu_memory_gib(instance_type: str) -> int | None:
+    """Return the memory of one GPU of a type in GiB, rounded up, or None if it is not known.
+
+    The driver reports no more.
+    """
+    mebibytes = _GPU_MEMORY_MIB.get(instance_type.partition(".")[0])
+    return None if mebibytes is None else -(-mebibytes // 1024)
+
+
 def quota_names() -> frozenset[str]:
     """Return the names that an operator may use: families, and quotas that are not of a family."""
     families = frozenset(quota_family(name) for name in instance_types())

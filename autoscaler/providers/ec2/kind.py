@@ -1,14 +1,17 @@
 """The kind `ec2` of providers."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoscaler.config.configuration import Configuration
 from autoscaler.config.problems import Problem
 from autoscaler.config.provider_kind import ProviderKind
-from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.fleet import ProviderSection, Settings
 from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, SkuSettings
+from autoscaler.model.checks import Examination
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2.checks import contradictions
 from autoscaler.providers.ec2.configuration import KEY, Ec2OptionKeys, Ec2Section, Ec2SkuKeys
@@ -17,7 +20,12 @@ if TYPE_CHECKING:
     from autoscaler.providers.ec2.factory import Ec2Factory
 from autoscaler.config.settings.sku import AcceleratorVendor
 from autoscaler.model.catalogue import OperatingSystem
-from autoscaler.providers.ec2.instance_types import instance_types
+from autoscaler.providers.ec2.instance_types import (
+    InstanceTypeError,
+    Prices,
+    instance_type,
+    instance_types,
+)
 
 
 class Ec2Kind(ProviderKind):
@@ -46,6 +54,34 @@ class Ec2Kind(ProviderKind):
 
         yield from preflight(configuration, files=files)
 
+    def examinations(self, configuration: Configuration) -> Iterator[Examination]:
+        """Return what the account of each provider is asked: reads and dry runs."""
+        from autoscaler.providers.ec2.checks.examinations import examinations
+
+        yield from examinations(configuration)
+
+    async def runner_versions(self, configuration: Configuration) -> Mapping[str, str]:
+        """Return the versions in the images of the recipes, whose tags say them."""
+        from autoscaler.providers.ec2.checks.examinations import runner_versions
+
+        return await runner_versions(configuration)
+
+    def least_dollars(
+        self, sku: SkuSettings, option: LaunchOptionSettings, section: ProviderSection
+    ) -> float | None:
+        """Return the price of the cheapest instance type and capacity type, as the built-in table has it.
+
+        Counts other regions at the prices of us-east-1, which are among the lowest.
+        """
+        assert isinstance(option, Ec2OptionKeys)
+        assert isinstance(section, Ec2Section)
+        prices = Prices(overrides=section.prices, spot_factor=section.spot_price_factor)
+        found: list[float] = []
+        for name, capacity in product(option.instance_types or (), option.capacity):
+            with suppress(InstanceTypeError):
+                found.append(instance_type(name).dollars_per_hour(sku.os, prices, capacity))
+        return min(found, default=None)
+
     def accelerators(
         self, sku: SkuSettings, option: LaunchOptionSettings
     ) -> Mapping[str, Accelerator]:
@@ -55,13 +91,13 @@ class Ec2Kind(ProviderKind):
         return {name: gpus for name, gpus in found if gpus is not None}
 
 
-def gpus_of(instance_type: str, os: OperatingSystem) -> Accelerator | None:
+def gpus_of(name: str, os: OperatingSystem) -> Accelerator | None:
     """Return the vendor and number of an instance type's GPUs, or None if the agent cannot check them.
 
     It checks NVIDIA's and, on Linux, AMD's: no Gaudi, Inferentia or Trainium. How many GPUs a machine with a
     part of a GPU shows (g6f, gr6f) is not known.
     """
-    known = instance_types().get(instance_type)
+    known = instance_types().get(name)
     if known is None or known.gpu_count == 0 or known.gpu_maker not in set(AcceleratorVendor):
         return None
     vendor = AcceleratorVendor(known.gpu_maker)

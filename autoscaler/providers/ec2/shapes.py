@@ -3,6 +3,7 @@
 Limits of tags: EC2 User Guide, "Tag restrictions". EC2 allows all characters.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -11,8 +12,18 @@ from pydantic import AfterValidator
 from autoscaler.config.problems import show
 from autoscaler.config.settings.scalars import Matching, wrong
 
+
+def _no_zone(text: str) -> str:
+    found = re.fullmatch("([a-z]{2,4}(?:-[a-z]+)+-[0-9]{1,2})[a-z]", text)
+    if found is not None:
+        raise wrong(f"{show(text)} is a zone", f"write {found[1]}: the subnets decide the zone")
+    return text
+
+
 Region = Annotated[
-    str, Matching("[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}", "an AWS region", "write one such as us-east-1")
+    str,
+    AfterValidator(_no_zone),
+    Matching("[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}", "an AWS region", "write one such as us-east-1"),
 ]
 SubnetId = Annotated[
     str, Matching("subnet-[0-9a-z]+", "a subnet id", "write one such as subnet-0123456789abcdef0")

@@ -1,21 +1,29 @@
 """The keys of a Kubernetes provider and its launch options in fleet.yaml, with their defaults."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from autoscaler.config.problems import show
 from autoscaler.config.settings.fleet import JobContainer, ProviderSection
+from autoscaler.config.settings.near_misses import check_resources
 from autoscaler.config.settings.scalars import Matching, wrong
 from autoscaler.config.settings.shapes import Dollars, Duration, FilePath, Section, Text
 from autoscaler.config.settings.sku import LaunchOptionSettings
 from autoscaler.model.identifiers import Seconds
+from autoscaler.providers.kubernetes.values import other_names
 from autoscaler.providers.kubernetes.values.image_references import FIX, is_image_reference
 from autoscaler.providers.kubernetes.values.quantities import bytes_of, quantity
 
 MAX_DNS_LABEL = 63
+
+_SUBDOMAIN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
+_QUALIFIED = rf"(?=[^/]{{1,253}}/){_SUBDOMAIN}/"
+_NAME = "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+"""The parts of names: IsDNS1123Subdomain and IsQualifiedName of apimachinery/pkg/util/validation."""
 
 Namespace = Annotated[
     str,
@@ -29,16 +37,16 @@ Namespace = Annotated[
 ObjectName = Annotated[
     str,
     Matching(
-        r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?",
+        _SUBDOMAIN,
         "a name of Kubernetes",
-        "use a to z, 0 to 9, dots and - only",
+        "use a to z, 0 to 9, - and single dots only",
         maximum=253,
     ),
 ]
 QualifiedName = Annotated[
     str,
     Matching(
-        r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
+        rf"({_QUALIFIED})?{_NAME}",
         "a name of Kubernetes",
         "write NAME or DOMAIN/NAME, such as nvidia.com/gpu",
         maximum=317,
@@ -47,7 +55,7 @@ QualifiedName = Annotated[
 ExtendedResource = Annotated[
     str,
     Matching(
-        r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
+        rf"{_QUALIFIED}{_NAME}",
         "a resource of a device plugin",
         "write DOMAIN/NAME, such as amd.com/gpu",
         maximum=317,
@@ -56,7 +64,7 @@ ExtendedResource = Annotated[
 LabelValue = Annotated[
     str,
     Matching(
-        r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?",
+        f"({_NAME})?",
         "the value of a label",
         "use at most 63 letters, digits, dots, - and _",
     ),
@@ -67,12 +75,14 @@ def _check_quantity(text: str) -> str:
     try:
         quantity(text)
     except ValueError:
-        fix = 'write one such as "4", 500m or 56Gi'
+        found = re.fullmatch("([0-9.]+) ?([KMGT])i?[Bb]", text)
+        fix = f"write {found[1]}{found[2]}i" if found else 'write one such as "4", 500m or 56Gi'
         raise wrong(f"{show(text)} is not a quantity", fix) from None
     return text
 
 
 Quantity = Annotated[str, AfterValidator(_check_quantity)]
+Resources = Annotated[Mapping[QualifiedName, Quantity], BeforeValidator(check_resources)]
 
 
 def _check_image_reference(text: str) -> str:
@@ -105,6 +115,8 @@ class TaintEffect(StrEnum):
 class Toleration(Section):
     """A taint of nodes that the pod tolerates."""
 
+    others = other_names.TOLERATION
+
     key: QualifiedName
     """The taint's key."""
     value: LabelValue | None = None
@@ -118,7 +130,7 @@ class Dind(Section):
 
     image: ImageReference
     """A version of `docker:dind-rootless`. The container is privileged: its namespace must allow this."""
-    resources: Mapping[QualifiedName, Quantity] = Field(default_factory=dict)
+    resources: Resources = Field(default_factory=dict)
     """Requests and limits of the daemon with all containers of jobs; default: none."""
 
 
@@ -138,7 +150,7 @@ class KubernetesMode(Section):
     """The service account with the rights of the hooks. Only the runner's container gets its token."""
     work_volume: WorkVolume | None = None
     """A volume for the work folder; default: the hooks copy the folder to the job's pod."""
-    resources: Mapping[QualifiedName, Quantity] = Field(default_factory=dict)
+    resources: Resources = Field(default_factory=dict)
     """Requests and limits of the job's container, besides the SKU's accelerators; default: none."""
 
 
@@ -154,9 +166,11 @@ class ContainerMode(Section):
 class Pod(Section):
     """A runner's pod."""
 
+    others = other_names.POD
+
     image: ImageReference
     """The container image: `[REGISTRY/]NAME[:TAG][@DIGEST]`."""
-    resources: Mapping[QualifiedName, Quantity] = Field(default_factory=dict)
+    resources: Resources = Field(default_factory=dict)
     """Requests and limits by resource, as text: `cpu: "14"`. `ephemeral-storage` defaults to `disk_gb`."""
     accelerator_resource: ExtendedResource | None = None
     """The resource of the accelerators; default: `nvidia.com/gpu` or `amd.com/gpu`, by vendor."""
@@ -202,6 +216,7 @@ class KubernetesSection(ProviderSection):
 
     title = "Kubernetes"
     place = frozenset({"context", "kubeconfig", "namespace"})
+    others = other_names.CLUSTER
 
     context: Text | None = None
     """The kubeconfig context; default: the current one. Without both keys: the controller's own cluster."""

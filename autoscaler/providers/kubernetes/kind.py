@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from autoscaler.config.configuration import Configuration
 from autoscaler.config.problems import Problem
 from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
-from autoscaler.config.settings.fleet import Settings
+from autoscaler.config.settings.fleet import ProviderSection, Settings
+from autoscaler.config.settings.sku import LaunchOptionSettings, SkuSettings
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.kubernetes.checks import amounts, contradictions, modes
+from autoscaler.providers.kubernetes.checks import amounts, contradictions, labels, modes
 from autoscaler.providers.kubernetes.configuration import (
     KEY,
     KubernetesOptionKeys,
@@ -40,6 +41,7 @@ class KubernetesKind(ProviderKind):
         yield from contradictions.check(configuration)
         yield from modes.check(configuration)
         yield from amounts.check(configuration)
+        yield from labels.check(configuration)
 
     def preflight(self, configuration: Configuration, *, files: bool) -> Iterator[Problem]:
         """Return overlays that break a rule, unknown contexts, and files that cannot be used."""
@@ -49,6 +51,14 @@ class KubernetesKind(ProviderKind):
         yield from overlay_problems(configuration)
         if files:
             yield from file_problems(configuration)
+
+    def least_dollars(
+        self, sku: SkuSettings, option: LaunchOptionSettings, section: ProviderSection
+    ) -> float | None:
+        """Return the price of a pod."""
+        del sku, section
+        assert isinstance(option, KubernetesOptionKeys)
+        return option.price
 
     async def check_online(self, configuration: Configuration) -> OnlineCheck:
         """Ask each cluster for the rights of the credentials, and for a dry run of each launch option."""

@@ -113,6 +113,14 @@ _MAX_HEADERS = 40
 _log = structlog.get_logger(__name__)
 
 
+_MENDS = {
+    errno.EADDRINUSE: "another process listens there, which ss -ltnp shows: end it, or use another port",
+    errno.EACCES: "a port below 1024 needs CAP_NET_BIND_SERVICE: use a higher one",
+    errno.EADDRNOTAVAIL: "no interface of this host has this address: 0.0.0.0 stands for all of them",
+}
+"""What to do, by the error of the system."""
+
+
 class ListenError(Exception):
     """An address cannot be bound, or its certificate cannot be used. The message names it."""
 
@@ -169,7 +177,10 @@ class Listener:
             self._sockets = await self._kept.listen(self.place)
         except OSError as error:
             await self._runner.cleanup()
-            raise ListenError(f"cannot listen on {self._wanted}: {error.strerror}") from error
+            mend = _MENDS.get(error.errno or 0, "")
+            raise ListenError(
+                f"cannot listen on {self._wanted}: {error.strerror}{mend and f'; {mend}'}"
+            ) from error
 
     def accept(self) -> None:
         """Accept connections, also those that wait already."""

@@ -7,7 +7,8 @@ locals {
   run       = "/run/gpu-runner-autoscaler"
   program   = "/usr/local/lib/gpu-runner-autoscaler/host.py"
   unit      = "gpu-runner-autoscaler"
-  mounts    = "-v ${local.run}:/etc/gpu-runner-autoscaler/fleet:ro"
+  config    = "/etc/gpu-runner-autoscaler/fleet"
+  mounts    = "-v ${local.run}:${local.config}:ro -v ${local.data}:${local.data}"
 
   settings = {
     fleet     = var.fleet
@@ -21,14 +22,15 @@ locals {
     user      = 65532
     secrets   = local.secrets
     namespace = local.namespace
-    # As `update` calls them; the name of the file follows.
-    check   = ["/usr/local/lib/gpu-runner-autoscaler/check"]
-    restart = ["systemctl", "restart", "${local.unit}.service"]
+    config    = local.config
+    # As host.py calls them; the words of the command follow.
+    autoscaler = ["/usr/local/lib/gpu-runner-autoscaler/autoscaler"]
+    restart    = ["systemctl", "restart", "${local.unit}.service"]
   }
 
-  check = <<-SCRIPT
+  autoscaler = <<-SCRIPT
     #!/bin/sh
-    exec docker run --rm --network none --read-only ${local.mounts} ${var.image} check "/etc/gpu-runner-autoscaler/fleet/$1"
+    exec docker run --rm --network none --read-only --cap-drop ALL --security-opt no-new-privileges ${local.mounts} ${var.image} "$@"
   SCRIPT
 
   # The metadata service has one hop, so only containers on the host's network reach the role's credentials.
@@ -41,7 +43,7 @@ locals {
     [Service]
     ExecStartPre=-/usr/bin/docker rm --force ${local.unit}
     ExecStart=/usr/bin/docker run --rm --name ${local.unit} --network host --read-only --tmpfs /tmp --cap-drop ALL \
-      --security-opt no-new-privileges --stop-timeout 60 --ulimit nofile=65536:65536 ${local.mounts} -v ${local.data}:${local.data} \
+      --security-opt no-new-privileges --stop-timeout 60 --ulimit nofile=65536:65536 ${local.mounts} \
       --log-driver awslogs --log-opt awslogs-region=${local.region} --log-opt awslogs-group=${aws_cloudwatch_log_group.controller.name} \
       --log-opt mode=non-blocking ${var.image}
     ExecStop=/usr/bin/docker stop ${local.unit}
@@ -57,8 +59,8 @@ locals {
   host = <<-UNIT
     [Unit]
     Description=Store, secrets and fleet.yaml of the controller
-    Wants=network-online.target
-    After=network-online.target
+    Wants=network-online.target docker.service
+    After=network-online.target docker.service
 
     [Service]
     Type=oneshot
@@ -78,7 +80,7 @@ locals {
     [
       { path = "/etc/gpu-runner-autoscaler/host.json", permissions = "0600", content = jsonencode(local.settings) },
       { path = local.program, permissions = "0755", content = file("${path.module}/host/host.py") },
-      { path = local.settings.check[0], permissions = "0755", content = local.check },
+      { path = local.settings.autoscaler[0], permissions = "0755", content = local.autoscaler },
       { path = "/etc/systemd/system/${local.unit}.service", permissions = "0644", content = local.service },
       { path = "/etc/systemd/system/${local.unit}-host.service", permissions = "0644", content = local.host },
       {

@@ -113,6 +113,10 @@ class Fixture:
         self.image = lab.images.add("runner-linux-1", snapshot_gb=30)
         self.template = ""
 
+    def sdk_of(self, service: str) -> Sdk:
+        """Return a client of another service."""
+        return connect(self.lab, service)
+
     async def make_template(self, **changes: Any) -> str:
         data = {
             "ImageId": self.image.id,

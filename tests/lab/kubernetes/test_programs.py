@@ -55,7 +55,7 @@ def test_all_programs_are_built_once_from_pinned_versions(environment: dict[str,
     build_missing(environment, lines.append)
     built = lines[-len(PROGRAMS) :]
     assert [line.split()[1] for line in built] == [one.name for one in PROGRAMS]
-    assert built[0] == f"Building etcd {PROGRAMS[0].version} (1 of 7)"
+    assert built[0] == f"Building etcd {PROGRAMS[0].version} (1 of 8)"
     for programs in SETS:
         for program in programs:
             folder = built_folder(programs, environment)

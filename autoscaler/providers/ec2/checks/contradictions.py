@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.provider_kind import OptionOf, options_of, sections_of
+from autoscaler.config.settings.sections import other_name
 from autoscaler.config.settings.sku import SkuSettings, StockImage
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.providers.ec2.configuration import (
@@ -98,6 +99,10 @@ def _windows(configuration: Configuration, name: str, sku: SkuSettings) -> Itera
 
 
 def _image(configuration: Configuration, name: str, sku: SkuSettings) -> Iterator[Problem]:
+    written = configuration.document.value(("skus", name))
+    others = (other_name(type(sku), key) for key in written)
+    if any(other is not None and other.means == "image" for other in others):
+        return  # the unknown key is reported
     if sku.image is None:
         what = "is missing, and a launch option is on EC2"
         fix = (

@@ -1,17 +1,20 @@
 """Checks the instance types, quotas and APIs in fleet.yaml against what EC2 has."""
 
+import re
 from collections.abc import Collection, Iterator
 
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
 from autoscaler.config.provider_kind import OptionOf, options_of, sections_of
-from autoscaler.config.settings.sku import SkuSettings
+from autoscaler.config.settings.sku import AcceleratorVendor, SkuSettings
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.model.wording import counted
 from autoscaler.providers.ec2 import instance_types
 from autoscaler.providers.ec2.configuration import KEY, Ec2OptionKeys, Ec2Section
 from autoscaler.providers.ec2.worker.operations import OPERATIONS
 from autoscaler.providers.ec2.worker.throttle import RESOURCE_BUCKETS
+
+_WORDS = re.compile("[a-z0-9]+")
 
 
 def offering_problems(configuration: Configuration) -> tuple[Problem, ...]:
@@ -23,12 +26,22 @@ def offering_problems(configuration: Configuration) -> tuple[Problem, ...]:
                 path = ("skus", name, "on", index, "instance_types")
                 found += run_checks((_types,), configuration, path, sku, option)
     for one in options_of(configuration, Ec2Section, Ec2OptionKeys):
-        found += run_checks((_counts, _vendors), configuration, one)
+        found += run_checks((_counts, _vendors, _memory, _models), configuration, one)
     for name, ec2 in sections_of(configuration, Ec2Section):
         found += run_checks(
-            (_quotas, _request_buckets, _resource_buckets), configuration, name, ec2
+            (_prices, _quotas, _request_buckets, _resource_buckets), configuration, name, ec2
         )
     return tuple(sorted(found))
+
+
+def _prices(configuration: Configuration, name: str, ec2: Ec2Section) -> Iterator[Problem]:
+    known = instance_types.instance_types()
+    for priced in ec2.prices:
+        if priced not in known:
+            path = ("providers", name, KEY, "prices", priced)
+            meant = nearest(priced, known)
+            fix = f"did you mean {meant}?" if meant else "remove it: it has no effect"
+            yield configuration.error(path, f"instance type {priced} is not known", fix)
 
 
 def _quotas(configuration: Configuration, name: str, ec2: Ec2Section) -> Iterator[Problem]:
@@ -120,6 +133,36 @@ def _vendors(
             what = f"{found.name} has GPUs of {found.gpu_maker}, and accelerator.vendor is {vendor}"
             fix = "name another type, or correct accelerator.vendor"
             yield configuration.error((*one.path, "instance_types", index), what, fix)
+
+
+def _memory(
+    configuration: Configuration, one: OptionOf[Ec2Section, Ec2OptionKeys]
+) -> Iterator[Problem]:
+    """Check that the GPUs of each instance type have as much memory as its SKU's machines must have."""
+    least = one.sku.accelerator.memory_gb if one.sku.accelerator is not None else None
+    for index, found in _known_types(one.option):
+        memory = instance_types.gpu_memory_gib(found.name)
+        if least is not None and memory is not None and least > memory:
+            what = f"a GPU of {found.name} has at most {memory} GiB, and accelerator.memory_gb is {least}"
+            fix = "name another type, or lower accelerator.memory_gb"
+            yield configuration.error((*one.path, "instance_types", index), what, fix)
+
+
+def _models(
+    configuration: Configuration, one: OptionOf[Ec2Section, Ec2OptionKeys]
+) -> Iterator[Problem]:
+    """Warn of types whose GPUs look like none of the models: the spelling of a new model may differ."""
+    models = one.sku.accelerator.models if one.sku.accelerator is not None else None
+    for index, found in _known_types(one.option):
+        words = set(found.gpu_name.split("-"))
+        if not models or found.gpu_maker != AcceleratorVendor.NVIDIA:
+            continue
+        if not any(words <= set(_WORDS.findall(model.lower())) for model in models):
+            what = (
+                f"{found.name} has {found.gpu_name.upper()}, which accelerator.models does not name"
+            )
+            fix = "name another type, or add the model as nvidia-smi -L prints it"
+            yield configuration.warning((*one.path, "instance_types", index), what, fix)
 
 
 def _known_types(option: Ec2OptionKeys) -> Iterator[tuple[int, instance_types.InstanceType]]:

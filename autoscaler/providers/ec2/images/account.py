@@ -6,7 +6,13 @@ from typing import Any
 
 import boto3
 from botocore import xform_name
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
 
 SET = "autoscaler:image-set"
 """The tag of an image, its snapshots and its machines that says whose they are."""
@@ -17,8 +23,19 @@ _UNKNOWN = "InvalidInstanceID.NotFound"
 _ENDED = frozenset({"shutting-down", "terminated"})
 
 
+_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, ProfileNotFound)
+_CREDENTIALS_FIX = (
+    "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use an instance profile"
+)
+
+
 class ImageEc2Error(Exception):
     """EC2 refused a call, or could not be reached. The text says which call, and why."""
+
+
+def _refusal(api: str, error: Exception) -> ImageEc2Error:
+    fix = f"; {_CREDENTIALS_FIX}" if isinstance(error, _CREDENTIALS) else ""
+    return ImageEc2Error(f"{api}: {error}{fix}")
 
 
 class AwsRegion:
@@ -37,14 +54,14 @@ class AwsRegion:
         except (ClientError, BotoCoreError) as error:
             if isinstance(error, ClientError) and error.response["Error"]["Code"] == unless:
                 return None
-            raise ImageEc2Error(f"{api}: {error}") from error
+            raise _refusal(api, error) from error
 
     def pages(self, api: str, **parameters: Any) -> Iterator[Any]:
         """Yield the pages of EC2's answer."""
         try:
             yield from self._ec2.get_paginator(xform_name(api)).paginate(**parameters)
         except (ClientError, BotoCoreError) as error:
-            raise ImageEc2Error(f"{api}: {error}") from error
+            raise _refusal(api, error) from error
 
     @cached_property
     def _ec2(self) -> Any:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from autoscaler.config.checks.skus import repeats
+from autoscaler.config.checks.repeats import repeats
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import OptionOf, options_of, sections_of

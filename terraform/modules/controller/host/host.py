@@ -15,14 +15,12 @@ import gzip
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
@@ -65,8 +63,10 @@ class Settings(TypedDict):
     """The ARN of the secret for each file."""
     namespace: str
     """CloudWatch's namespace of the metric `Backups`."""
-    check: list[str]
-    """The command that checks a fleet.yaml; the name of a file in `run` follows."""
+    autoscaler: list[str]
+    """The command `autoscaler` in the controller's image."""
+    config: str
+    """The folder `run`, as `autoscaler` sees it. It sees `data` as the host does."""
     restart: list[str]
     """The command that restarts the controller."""
 
@@ -264,26 +264,36 @@ def mount(settings: Settings, folder: Path) -> None:
         say(f"the file system on {device} keeps its size")
 
 
-def restore(settings: Settings, store: Path) -> None:
-    """Fetch the newest backup, if there is one. Otherwise the controller begins a new store."""
-    with tempfile.TemporaryDirectory(dir=str(store.parent)) as scratch:
-        packed, plain = Path(scratch) / "packed", Path(scratch) / "plain"
+def autoscaler(settings: Settings, *words: str) -> None:
+    """Run `autoscaler` in the controller's image. Raises CalledProcessError if it fails; it says why."""
+    subprocess.run([*settings["autoscaler"], *words], check=True)
 
-        def fetch() -> str:
-            return "fetched" if get_object(settings, settings["backup"], packed) else "none"
 
+def care(settings: Settings, command: str, file: Path) -> None:
+    """Run a command of `autoscaler store` with a file in `data`."""
+    autoscaler(settings, "store", command, "-c", settings["config"] + "/fleet.yaml", str(file))
+
+
+def restore(settings: Settings, data: Path) -> None:
+    """Restore the newest backup, if there is one. Otherwise the controller begins a new store."""
+    packed, plain = data / "restored.db.gz", data / "restored.db"
+
+    def fetch() -> str:
+        return "fetched" if get_object(settings, settings["backup"], packed) else "none"
+
+    try:
         if until("the backup", fetch) == "none":
             say("there is no backup: the controller begins a new store")
             return
         with gzip.open(str(packed)) as source, plain.open("wb") as target:
             shutil.copyfileobj(source, target)
-        with closing(sqlite3.connect(str(plain))) as copy:
-            (verdict,) = copy.execute("PRAGMA quick_check").fetchone()
-        if verdict != "ok":
-            raise SystemExit(f"the backup is damaged: {verdict}; restore an earlier version of it")
         own(settings, plain)
-        plain.rename(store)
-        say("restored the store from its newest backup")
+        care(settings, "restore", plain)
+    finally:
+        for file in (packed, plain):
+            if file.exists():
+                file.unlink()
+    say("restored the store from its newest backup")
 
 
 def fetch_secrets(settings: Settings, folder: Path) -> None:
@@ -342,8 +352,6 @@ def prepare(settings: Settings) -> None:
     else:
         say(f"the volume {volume} is lost: the store is on the root disk until `terraform apply`")
     own(settings, data)
-    if not (data / "state.db").exists():
-        restore(settings, data / "state.db")
     run.mkdir(parents=True, exist_ok=True)
     run.chmod(0o755)
     for name in ("secrets", "tls"):
@@ -358,6 +366,8 @@ def prepare(settings: Settings) -> None:
     )
     write(settings, run / "fleet.yaml", content)
     write(settings, last, content)
+    if not (data / "state.db").exists():
+        restore(settings, data)
     say("the host is ready")
 
 
@@ -368,7 +378,9 @@ def update(settings: Settings) -> None:
     if content is None or content == (run / "fleet.yaml").read_bytes():
         return
     write(settings, run / "fleet.new.yaml", content)
-    if subprocess.run([*settings["check"], "fleet.new.yaml"], check=False).returncode != 0:
+    try:
+        autoscaler(settings, "check", settings["config"] + "/fleet.new.yaml")
+    except subprocess.CalledProcessError:
         say("`check` refuses the new fleet.yaml: the controller keeps the old one")
         return
     write(settings, run / "fleet.yaml", content)
@@ -379,31 +391,22 @@ def update(settings: Settings) -> None:
 
 def backup(settings: Settings) -> None:
     """Copy the store to S3 while the controller writes, and count the copy."""
-    store = Path(settings["data"]) / "state.db"
-    if not store.exists():
+    data = Path(settings["data"])
+    if not (data / "state.db").exists():
         say("there is no store yet")
         return
-    with tempfile.TemporaryDirectory(dir=str(store.parent)) as scratch:
-        copy, packed = Path(scratch) / "copy", Path(scratch) / "packed"
-        with (
-            closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=60)) as source,
-            closing(sqlite3.connect(str(copy))) as target,
-        ):
-            source.backup(target)
+    copy, packed = data / "backup.db", data / "backup.db.gz"
+    try:
+        care(settings, "backup", copy)
         with copy.open("rb") as plain, gzip.open(str(packed), "wb", 1) as compressed:
             shutil.copyfileobj(plain, compressed)
-        aws(
-            "s3api",
-            "put-object",
-            "--bucket",
-            settings["bucket"],
-            "--key",
-            settings["backup"],
-            "--body",
-            str(packed),
-        )
-        size = packed.stat().st_size
-        say(f"backed up {size} bytes")
+        bucket, key = settings["bucket"], settings["backup"]
+        aws("s3api", "put-object", "--bucket", bucket, "--key", key, "--body", str(packed))
+        say(f"backed up {packed.stat().st_size} bytes")
+    finally:
+        for file in (copy, packed):
+            if file.exists():
+                file.unlink()
     namespace, fleet = settings["namespace"], settings["fleet"]
     words = ("cloudwatch", "put-metric-data", "--namespace", namespace, "--metric-name", "Backups")
     aws(*words, "--value", "1", "--dimensions", f"Fleet={fleet}")
@@ -419,7 +422,7 @@ def main(words: list[str]) -> int:
     os.environ.setdefault("AWS_DEFAULT_REGION", settings["region"])
     try:
         commands[words[1]](settings)
-    except (AwsError, OSError, subprocess.CalledProcessError, sqlite3.Error) as error:
+    except (AwsError, OSError, subprocess.CalledProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,0 +1,1 @@
+"""A release: its version, its files and its bill of materials. `make release-check` builds it whole."""
