@@ -106,7 +106,7 @@ def files_elsewhere(home: Path) -> list[str]:
     return found.stdout.split()
 
 
-@pytest.mark.wait_limit(900, "installs forty packages and moto on a busy host")
+@pytest.mark.wait_limit(seconds=900, reason="installs forty packages and moto on a busy host")
 def test_an_ordinary_user_runs_a_job_from_the_wheel_and_nothing_is_left(home: Path) -> None:
     init = start(home, "autoscaler init --demo demo")
     said, _ = init.communicate()
