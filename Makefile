@@ -82,7 +82,7 @@ lint: setup ## Run Ruff (rules and format), ShellCheck and codespell.
 	@echo '==> ruff format'
 	@$(BIN)/ruff format --check --quiet .
 	@echo '==> shellcheck'
-	@$(BIN)/shellcheck -x scripts/*.sh .ci/run $(AMI_SCRIPTS)
+	@$(BIN)/shellcheck -x scripts/*.sh actions/*/*.sh .ci/run $(AMI_SCRIPTS)
 	@echo '==> codespell'
 	@$(BIN)/codespell
 

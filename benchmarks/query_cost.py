@@ -20,7 +20,7 @@ from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.planner.planner import plan
 from autoscaler.server.operators.filters import MAX_ROWS, MAX_SKIPPED
 from autoscaler.views.explanation import explain_job
-from autoscaler.views.faults import Counts
+from autoscaler.views.faults.counts import Counts
 from autoscaler.views.job_lists import JobFilter, running_jobs, waiting_jobs
 from autoscaler.views.listed import Part
 from autoscaler.views.machines import MachineFilter, machines
@@ -61,7 +61,7 @@ def _questions(ledger: Ledger) -> dict[str, Callable[[], object]]:
     fleet = ledger.fleet(NOW)
     reasons = plan(fleet).waiting
     oldest = fleet.jobs[fleet.waiting[0][2]]
-    counts = Counts(running={}, oldest={}, dollars_per_hour=0.0)
+    counts = Counts(running={}, dollars_per_hour=0.0)
     return {
         "status": lambda: _json(status(fleet, reasons, counts)),
         **_lists(fleet, reasons, oldest),

@@ -54,6 +54,7 @@ install_packages() {
 
 python="$(find_python)"
 packages=()
+proxies=()
 "$python" -c 'import ensurepip, venv' 2> /dev/null || packages+=(
   "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
 )
@@ -65,6 +66,10 @@ if [[ "$purpose" == systems ]]; then
   for tool in buildah mmdebstrap packer curl gpg gpg-agent openssl patch strace; do
     command -v "$tool" > /dev/null || packages+=("$tool")
   done
+  # They check the examples of proxies.
+  for tool in nginx caddy; do
+    command -v "$tool" > /dev/null || proxies+=("$tool")
+  done
   # They run Windows machines under Wine, which needs x64 for the programs of Windows on x64.
   [[ "$HOSTTYPE" != x86_64 ]] || command -v wine > /dev/null || packages+=(wine wine64)
   # They open the console in a browser.
@@ -72,7 +77,10 @@ if [[ "$purpose" == systems ]]; then
   # Playwright drives it, with a Node.js that needs this library.
   [[ "$(PATH="$PATH:/sbin" ldconfig -p 2> /dev/null)" == *libatomic.so.1* ]] || packages+=(libatomic1)
 fi
-((${#packages[@]} == 0)) || install_packages "${packages[@]}"
+# Debian starts a server when it installs it, but not a masked one.
+((${#proxies[@]} == 0)) || systemctl mask --quiet "${proxies[@]}" 2> /dev/null || true
+((${#packages[@]} + ${#proxies[@]} == 0)) || install_packages "${packages[@]}" "${proxies[@]}"
+((${#proxies[@]} == 0)) || systemctl unmask --quiet "${proxies[@]}" 2> /dev/null || true
 
 # Downloads the files that some tests compare with, if they are missing. Without them those tests print
 # what they need.

@@ -1,7 +1,9 @@
 """The documents are true: links, commands, the first configuration, and tables of the code."""
 
 import re
+import shlex
 from collections.abc import Iterable
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from autoscaler.cli import commands
-from autoscaler.config import load, not_in_force
+from autoscaler.config import Configuration, load, not_in_force
 from autoscaler.model.changes import INITIAL_STATES, TRANSITIONS, Record
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.jobs.job import Admission, Job
@@ -23,6 +25,7 @@ from autoscaler.model.machines.machine import ExitReason, Machine, MachineState,
 from autoscaler.model.operators import HoldKind
 from autoscaler.model.reasons.table import FaultCode, Unmatched, WaitCode
 from autoscaler.providers.registry import provider_kinds
+from autoscaler.setup.asking import Asking, Options, choose
 from scripts.reason_docs import COMMAND, with_facts
 from tests.config.fleet_file import unintended
 from tests.observability.test_metrics import exported
@@ -159,21 +162,73 @@ def test_files_that_are_named_exist() -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
-def test_the_configuration_of_the_readme_is_accepted_and_has_full_effect(tmp_path: Path) -> None:
-    blocks = [block for kind, block in CODE_BLOCK.findall(README) if kind == "yaml"]
-    assert len(blocks) == 1
-    path = tmp_path / "fleet.yaml"
-    path.write_text(blocks[0])
-    configuration = load(path, provider_kinds(), files=False)
-    assert unintended(configuration) == []
-    assert {one.key for one in configuration.warnings} == {
-        "github.apps[0].id",
-        "github.scopes[0].org",
-        "server.public_url",
-        "providers.us-east-1.ec2.subnets[0]",
-        "providers.us-east-1.ec2.security_groups[0]",
+def readme_commands(name: str) -> list[list[str]]:
+    """Return the arguments of each `autoscaler NAME` in the README's blocks of shell commands."""
+    blocks = (block for kind, block in CODE_BLOCK.findall(README) if kind == "sh")
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    words = (shlex.split(line.removeprefix("sudo ")) for line in lines)
+    return [found[2:] for found in words if found[:2] == ["autoscaler", name]]
+
+
+def readme_fleet(arguments: list[str], file: Path) -> Configuration:
+    """Write the fleet.yaml for a command line of `autoscaler init`, and return what it means."""
+    group = get_command(commands)
+    assert isinstance(group, TyperGroup)
+    given = group.commands["init"].make_context("init", arguments).params
+    plural = {
+        "subnets": "subnet",
+        "security_groups": "security_group",
+        "repositories": "repository",
     }
-    assert not_in_force(configuration.settings) == []
+    values = {one.name: given[plural.get(one.name, one.name)] for one in fields(Options)}
+    values |= {name: tuple(values[name] or ()) for name in plural}
+    options = Options(**values | {"public_url": "https://10.0.0.5:8443"})
+    file.write_text(choose(options, Asking(accept=True)).text(1234))
+    return load(file, provider_kinds(), files=False)
+
+
+def test_the_fleets_of_the_readme_are_accepted_and_have_full_effect(tmp_path: Path) -> None:
+    """One on EC2 and one on Kubernetes, without a webhook; the workflow asks for the label of each."""
+    fleets = [readme_fleet(one, tmp_path / "fleet.yaml") for one in readme_commands("init")]
+    kinds = [[one.kind for one in fleet.settings.providers.values()] for fleet in fleets]
+    assert kinds == [["ec2"], ["kubernetes"]]
+    for fleet in fleets:
+        assert unintended(fleet) == []
+        assert {one.key.partition("[")[0] for one in fleet.warnings} <= {
+            "github.apps",
+            "github.scopes",
+            "providers.us-east-1.ec2.subnets",
+            "providers.us-east-1.ec2.security_groups",
+        }
+        assert not_in_force(fleet.settings) == []
+        assert fleet.settings.github.webhook == "none"
+        assert fleet.settings.server.admin_token_file is not None
+    (workflow,) = [block for kind, block in CODE_BLOCK.findall(README) if kind == "yaml"]
+    on_ec2, on_kubernetes = (
+        f"runs-on: [self-hosted, {next(iter(one.settings.skus))}]" for one in fleets
+    )
+    assert on_ec2 in workflow
+    assert f"`{on_kubernetes}`" in README
+
+
+def test_the_commands_of_the_readme_are_whole() -> None:
+    group = get_command(commands)
+    assert isinstance(group, TyperGroup)
+    for name in ("init", "doctor", "install", "check", "serve", "status"):
+        assert readme_commands(name), name
+        for arguments in readme_commands(name):
+            # Raises a UsageError for what the command line would refuse.
+            group.commands[name].make_context(name, list(arguments))
+
+
+def test_a_first_fleet_takes_at_most_twelve_commands() -> None:
+    install = section(README, "A first fleet")
+    released = install.partition("Nothing is released yet")[0]
+    for way in ("On EC2", "On Kubernetes"):
+        text = released + section(README, way)
+        blocks = [block for kind, block in CODE_BLOCK.findall(text) if kind == "sh"]
+        lines = "".join(blocks).replace("\\\n", " ").splitlines()
+        assert 6 <= len(lines) <= 12, way
 
 
 def test_webhook_listen_alone_faces_the_internet_in_every_example() -> None:
@@ -181,7 +236,6 @@ def test_webhook_listen_alone_faces_the_internet_in_every_example() -> None:
     files = [
         *(ROOT / "examples").glob("*.yaml"),
         *(ROOT / "deploy").rglob("fleet.yaml"),
-        ROOT / "README.md",
     ]
     configured = [path for path in files if "\n  listen: " in path.read_text()]
     assert len(configured) >= 5

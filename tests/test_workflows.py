@@ -23,6 +23,8 @@ COMMIT = re.compile(r"[^@\s]+@[0-9a-f]{40}")
 DIGEST = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
 MATRIX = re.compile(r"\$\{\{ *matrix\.(\w+) *\}\}")
 
+ACTIONS = sorted(ROOT.glob("actions/*/action.yml"))
+
 SHA1 = "0123456789" * 4
 SHA256 = "0123456789abcdef" * 4
 
@@ -79,6 +81,15 @@ def test_a_workflow_pins_each_action_and_image_by_its_digest(path: Path) -> None
     assert unpinned(workflow) == []
 
 
+@pytest.mark.parametrize("path", ACTIONS, ids=lambda path: path.parent.name)
+def test_an_action_pins_what_it_uses_and_is_documented(path: Path) -> None:
+    action = yaml.safe_load(path.read_text())
+    assert unpinned(action) == []
+    page = (ROOT / "docs" / "actions.md").read_text()
+    for name, one in action["inputs"].items():
+        assert f"| `{name}` | {one['default']} |" in page
+
+
 def test_there_is_a_workflow() -> None:
     assert [path.name for path in WORKFLOWS] == ["ci.yml", "release.yml"]
 
@@ -86,7 +97,7 @@ def test_there_is_a_workflow() -> None:
 def actionlint(*files: Path) -> subprocess.CompletedProcess[str]:
     # actionlint runs the ShellCheck that it finds on the PATH.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    command = [find("actionlint"), "-no-color", *files]
+    command = [str(find("actionlint")), "-no-color", *map(str, files)]
     settings = {**os.environ, "PATH": path}
     return subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
 

@@ -1,7 +1,7 @@
 """Carries out all examinations of a fleet at the same time, each within a bounded time, by group."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 
 from autoscaler.config import Configuration
 from autoscaler.doctor import github, host
@@ -26,7 +26,7 @@ def examinations(configuration: Configuration) -> Iterator[Examination]:
 
 async def examine(
     examined: Iterable[Examination], within: Seconds = WITHIN
-) -> AsyncIterator[Group]:
+) -> AsyncGenerator[Group, None]:
     """Yield each group with its checks, as soon as all of the group have ended."""
     groups: dict[str, list[Examination]] = {}
     for one in examined:

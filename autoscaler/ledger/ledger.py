@@ -39,7 +39,7 @@ from autoscaler.model.changes import Changes, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.fleet import Fleet, Usage
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
-from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.jobs.job import Job, JobState, Question
 from autoscaler.model.jobs.runners import runner_names
 from autoscaler.model.machines.launch_requests import LaunchRequestState
 from autoscaler.model.machines.machine import Machine
@@ -80,7 +80,7 @@ class Ledger:
             if runner is not None and runner.job == job.id:
                 job_holds.note_served(self._state, job, runner)
             if job.disputed:
-                self._state.reads[job.id] = job.updated_at
+                self._state.reads[job.id] = Question(job.updated_at, job.updated_at)
         job_holds.restore_repository_holds(self._state)
 
     def restore_foreign(self, provider: ProviderName, usage: ForeignUsage) -> None:

@@ -20,7 +20,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.jobs.demand import DemandClass
-from autoscaler.model.jobs.job import Admission, Job, RunQuestion
+from autoscaler.model.jobs.job import Admission, Job, Question
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.due import Due
 from autoscaler.model.machines.evidence import StartEvidence
@@ -75,8 +75,8 @@ class Fleet:
     """Jobs on hold because GitHub passed over several runners for them."""
     disputed: Mapping[DemandClass, int]
     """Number of jobs that the controller must read at GitHub before it launches for them."""
-    reads: Mapping[JobId, Instant]
-    """Jobs to read at GitHub, and when."""
+    reads: Mapping[JobId, Question]
+    """Jobs to read at GitHub."""
     unmatched: Mapping[Unmatched, Ordered[JobId, Job]]
     """Queued jobs of configured scopes that no SKU serves, by the reason, oldest first."""
     machines: Mapping[MachineId, Machine]
@@ -121,8 +121,8 @@ class Fleet:
     """Number of jobs that may not use their SKUs, or not yet, because of the head repository."""
     unread: Mapping[int, Mapping[JobId, Job]] = field(default_factory=dict)
     """Jobs whose head repository is not known, by run."""
-    run_questions: Mapping[int, RunQuestion] = field(default_factory=dict)
-    """When to read a run of `unread` again, for runs that were read before."""
+    run_questions: Mapping[int, Question] = field(default_factory=dict)
+    """Runs of `unread` that the controller has asked GitHub for."""
     operator_holds: OperatorHolds = field(default_factory=dict)
     """What operators paused, drained or quarantined."""
     waiting: Sequence[tuple[Instant, DemandClass, JobId]] = ()

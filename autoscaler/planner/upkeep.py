@@ -118,7 +118,7 @@ def _has_ended_machine(
 
 def reads_due(fleet: Fleet) -> list[ReadJob | ReadRun]:
     """Return reads of disputed jobs, of jobs on hold, and of runs whose head repository is unknown."""
-    jobs = [ReadJob(job) for job, at in sorted(fleet.reads.items()) if at <= fleet.now]
+    jobs = [ReadJob(job) for job in sorted(fleet.reads) if fleet.reads[job].due <= fleet.now]
     return jobs + [
         ReadRun(next(iter(fleet.unread[run].values())).repository, run)
         for run in sorted(fleet.unread)

@@ -4,7 +4,7 @@ One reason covers consecutive jobs of a class, oldest first. A queue of thousand
 explain than a queue of two.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from autoscaler.model.cooldowns import Cooldown, active_cooldown, registration_key
 from autoscaler.model.fleet import Fleet
@@ -49,18 +49,24 @@ def waiting_reasons(
             blocked = launched.blocked.get(demand, (_NOT_PLANNED,))
             runs.append(Waiting(rest, blocked + _full_shares(fleet, matching, demand), True))
         reasons[demand] = tuple(runs)
+    for demand, waiting in outside_lines(fleet):
+        reasons[demand] = (*reasons.get(demand, ()), waiting)
+    return reasons
+
+
+def outside_lines(fleet: Fleet) -> Iterator[tuple[DemandClass, Waiting]]:
+    """Yield why jobs wait that stand in no line: GitHub or `access` decides about them first."""
     for demand, jobs in fleet.on_hold.items():
         for by_group in (True, False):
             held = [job for job in jobs.values() if by_group is not bool(job.passed_over)]
             if held:
                 why = (not_assigned(demand, {job.repository for job in held}, refused=by_group),)
-                reasons[demand] = (*reasons.get(demand, ()), Waiting(len(held), why, blocked=True))
+                yield demand, Waiting(len(held), why, blocked=True)
     for demand, count in fleet.disputed.items():
-        reasons[demand] = (*reasons.get(demand, ()), Waiting(count, (_DISPUTED,), blocked=True))
+        yield demand, Waiting(count, (_DISPUTED,), blocked=True)
     for (demand, admission), count in sorted(fleet.unadmitted.items()):
-        refused = WaitReason(WaitCode(admission.value))
-        reasons[demand] = (*reasons.get(demand, ()), Waiting(count, (refused,), blocked=True))
-    return reasons
+        why = (WaitReason(WaitCode(admission.value)),)
+        yield demand, Waiting(count, why, blocked=True)
 
 
 def not_assigned(

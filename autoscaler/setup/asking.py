@@ -11,7 +11,9 @@ import typer
 from pydantic_core import PydanticCustomError
 
 from autoscaler.config.settings.scalars import parse_public_url, parse_secure_url
-from autoscaler.setup.choices import DEFAULT_GROUP, Choices, Ec2Choice, KubernetesChoice
+from autoscaler.config.settings.sku import AcceleratorVendor, StockImage
+from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type
+from autoscaler.setup.choices import DEFAULT_GROUP, Choices, Ec2Choice, Gpus, KubernetesChoice
 
 _OWNER = r"[A-Za-z0-9][A-Za-z0-9_-]{0,38}"
 _REPOSITORY = rf"{_OWNER}/[A-Za-z0-9._-]{{1,100}}"
@@ -159,13 +161,14 @@ def _machines(options: Options, asking: Asking) -> Ec2Choice | KubernetesChoice:
         groups = options.security_groups or _several(
             asking.text(None, "--security-group", "Their security groups, with commas between them")
         )
+        machine_type = options.instance_type or "g5.xlarge"
         return Ec2Choice(
             _matching(_WORD, region, "--ec2"),
             tuple(_matching("subnet-[0-9a-f]{2,17}", one, "--subnet") for one in subnets),
             tuple(_matching("sg-[0-9a-f]{2,17}", one, "--security-group") for one in groups),
-            _matching(
-                r"[a-z0-9-]+\.[a-z0-9-]+", options.instance_type or "g5.xlarge", "--instance-type"
-            ),
+            machine_type,
+            StockImage.UBUNTU_24_04,
+            _gpus(machine_type),
         )
     if kind != "kubernetes":
         raise typer.BadParameter(f"{kind!r} is neither ec2 nor kubernetes")
@@ -186,6 +189,16 @@ def _machines(options: Options, asking: Asking) -> Ec2Choice | KubernetesChoice:
         _matching("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", namespace, "--namespace"),
         _matching(_WORD, image, "--image"),
     )
+
+
+def _gpus(name: str) -> Gpus | None:
+    """Return the GPUs of an instance type whose driver a machine can install. Raises BadParameter."""
+    try:
+        found = instance_type(name)
+    except InstanceTypeError as error:
+        raise typer.BadParameter(f"--instance-type: {error.what}; fix: {error.fix}") from None
+    has_driver = found.gpu_count and found.gpu_maker in set(AcceleratorVendor)
+    return Gpus(found.gpu_maker, found.gpu_count) if has_driver else None
 
 
 def _several(text: str) -> tuple[str, ...]:

@@ -19,13 +19,26 @@ DEFAULT_GROUP = "Default"
 
 
 @dataclass(frozen=True, slots=True)
+class Gpus:
+    """The GPUs of an instance type, whose driver each machine installs."""
+
+    vendor: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ec2Choice:
-    """Machines on EC2. `identity_certificates` are files with certificates beside AWS's own."""
+    """Machines on EC2. Without `stock`, they start from an image that `autoscaler images bake` makes.
+
+    `identity_certificates` are files with certificates beside AWS's own.
+    """
 
     region: str
     subnets: tuple[str, ...]
     security_groups: tuple[str, ...]
     instance_type: str
+    stock: str | None = None
+    gpus: Gpus | None = None
     identity_certificates: tuple[str, ...] = ()
 
     @property
@@ -48,8 +61,22 @@ providers:
   {self.label}:   # jobs ask for it with runs-on: [self-hosted, {self.label}]
     on:
       - {{provider: {self.region}, instance_types: [{scalar(self.instance_type)}], capacity: [spot, on-demand]}}
-    image: {{name: "autoscaler/linux-gpu-x64-*"}}   # what `autoscaler images bake linux-gpu` makes
-    disk_gb: 150
+{self._image()}    disk_gb: 150
+"""
+
+    def _image(self) -> str:
+        if self.stock is None:
+            return """\
+    image: {name: "autoscaler/linux-gpu-x64-*"}   # what `autoscaler images bake linux-gpu` makes
+"""
+        image = f"""\
+    image: {{stock: {self.stock}}}   # a baked image boots sooner: docs/images.md
+"""
+        if self.gpus is None:
+            return image
+        return f"""\
+{image}    accelerator: {{vendor: {self.gpus.vendor}, count: {self.gpus.count}}}
+    driver: install   # each machine installs it before its job
 """
 
 

@@ -14,21 +14,29 @@ def remaining_steps(folder: Path, at_github: Sequence[str]) -> list[str]:
     settings = load(file, provider_kinds(), files=False).settings
     name, provider = next(iter(settings.providers.items()))
     section: Any = provider.section
+    label, sku = next(iter(settings.skus.items()))
     steps = [*at_github]
     online = ""
     if provider.kind == "ec2":
-        steps += [
+        steps.append(
             "once for each AWS account, for spot machines: "
-            "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
-            f"build an image: autoscaler images bake linux-gpu --region {section.region} "
-            f"--subnet {section.subnets[0]}",
-        ]
+            "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
+        )
+        if sku.accelerator is not None:
+            steps.append(
+                "a new AWS account has a quota of 0 for GPU instances: ask for more first "
+                "(README.md, Before you start)"
+            )
+        if sku.image is not None and sku.image.name is not None:
+            steps.append(
+                f"build an image: autoscaler images bake linux-gpu --region {section.region} "
+                f"--subnet {section.subnets[0]}"
+            )
     else:
         online = " --online"
         steps.append(
             f"give the controller its rights in the cluster of {name}: docs/deploy.md, Runner pods"
         )
-    label = next(iter(settings.skus))
     return [
         *steps,
         f"autoscaler check{online} {file}",

@@ -104,7 +104,8 @@ def _cell(job: Job | None) -> Cell | None:
 class RepositoryView:
     """How many jobs of a repository have a SKU, by what they do.
 
-    As in the fleet's status, jobs without a SKU and jobs that wait for an approval do not count.
+    As in the fleet's status, jobs without a SKU, jobs that wait for an approval and jobs that
+    `access` refuses do not count.
     """
 
     repository: str
@@ -121,7 +122,10 @@ def repositories(jobs: Iterable[Job]) -> list[RepositoryView]:
         key = job.repository.lower()
         names.setdefault(key, job.repository)
         known = counts.setdefault(key, [0, 0, 0])
-        if job.demand is not None and job.state in _PLACE:
+        waits = job.state is JobState.QUEUED
+        if job.demand is None or (waits and job.admission.is_refusal):
+            continue
+        if job.state in _PLACE:
             known[_PLACE[job.state]] += 1
     views = (RepositoryView(names[key], *known) for key, known in counts.items())
     return sorted(

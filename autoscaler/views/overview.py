@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import Instant, SkuName
-from autoscaler.model.jobs.job import Job, JobState
+from autoscaler.model.identifiers import Instant
 from autoscaler.model.wait_objectives import Starts, WaitObjective
 from autoscaler.views.jobs import JobView, undecided_jobs, view_of
 from autoscaler.views.status import StatusView
+from autoscaler.views.waiting import oldest_of
 from autoscaler.views.waits import NextEvent, Reasons, next_event
 
 
@@ -59,17 +59,8 @@ def oldest_jobs(fleet: Fleet, reasons: Reasons) -> dict[str, OldestJob]:
 
     O(classes + SKUs x booting machines), and O(jobs) if GitHub or `access` has to decide about some jobs.
     """
-    oldest: dict[SkuName, Job] = {}
-    firsts = (queue.values()[0] for queue in fleet.queues.values() if len(queue))
-    for job in (*firsts, *undecided_jobs(fleet, None)):
-        if job.demand is None or job.state is not JobState.QUEUED or job.admission.is_refusal:
-            continue
-        known = oldest.get(job.demand.skus[0])
-        if known is None or (job.queued_at, job.id) < (known.queued_at, known.id):
-            oldest[job.demand.skus[0]] = job
-    found: dict[str, OldestJob] = {}
-    for sku, job in oldest.items():
-        view = view_of(fleet, reasons, job)
-        if view.wait is not None:
-            found[sku] = OldestJob(view, next_event(fleet, job, view.wait))
-    return found
+    found = oldest_of(fleet, reasons, undecided_jobs(fleet, None))
+    return {
+        sku: OldestJob(view_of(fleet, reasons, one.job), next_event(fleet, one.job, one.wait))
+        for sku, one in found.items()
+    }

@@ -1,17 +1,18 @@
 """The state of the whole fleet in one look: each SKU, and what is wrong, worst first."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
-from autoscaler.model.jobs.job import Admission
 from autoscaler.model.machines.machine import BOOTING_STATES, MachineState
 from autoscaler.model.reasons.faults import Fault
-from autoscaler.model.reasons.waiting import WaitReason
+from autoscaler.model.reasons.waiting import Reason
 from autoscaler.model.wait_objectives import Starts, with_overdue
-from autoscaler.views.faults import Counts, Run, circuits, faults, overdue, waiting_jobs
+from autoscaler.views.faults.counts import Counts
+from autoscaler.views.faults.fault_list import faults
+from autoscaler.views.faults.of_machines import circuits
+from autoscaler.views.waiting import Oldest, Run, overdue, waiting_jobs
 from autoscaler.views.waits import Reasons
 
 
@@ -19,10 +20,10 @@ from autoscaler.views.waits import Reasons
 class SkuView:
     """One SKU. `waiting` jobs include `blocked` ones, for which no machine is on its way.
 
-    `waiting` and `oldest` are of now, `blocked` and `reasons` of the last plan. `overdue` jobs have waited for
-    longer than the objective of the SKU. `oldest` is the age of the oldest waiting job in seconds, None if none
-    waits. `reasons` explain the blocked jobs, else the waiting ones; empty if none waits. `circuit` is why the
-    circuit breaker of the SKU or of one of its launch options is open, or None.
+    The counts are of now; why jobs wait is as of the last plan. `overdue` jobs have waited for longer than the
+    objective of the SKU. `oldest` is the age of the oldest waiting job in seconds, None if none waits, and
+    `reasons` are why it waits. `circuit` is why the circuit breaker of the SKU, or of one of its launch
+    options, is open; None if all are closed.
     """
 
     sku: str
@@ -30,7 +31,7 @@ class SkuView:
     blocked: int
     overdue: int
     oldest: Seconds | None
-    reasons: tuple[WaitReason, ...]
+    reasons: tuple[Reason, ...]
     running: int
     booting: int
     ready: int
@@ -68,12 +69,11 @@ def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
     jobs = waiting_jobs(fleet, reasons)
     late = overdue(fleet, jobs.undecided, counts.objectives)
     counts = replace(counts, last_hour=with_overdue(counts.last_hour, late, counts.objectives))
-    waiting = _waiting(fleet)
     runs: dict[SkuName, list[Run]] = {}
     for run in jobs.runs:
         runs.setdefault(run.sku, []).append(run)
     skus = tuple(
-        _sku(fleet, name, runs.get(name, []), waiting[name], late.get(name, 0), counts)
+        _sku(fleet, name, runs.get(name, ()), jobs.oldest.get(name), late.get(name, 0), counts)
         for name in fleet.catalogue.skus
     )
     limits = fleet.catalogue.limits
@@ -95,32 +95,21 @@ def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
     )
 
 
-def _waiting(fleet: Fleet) -> Counter[SkuName]:
-    """Return the number of jobs that wait now, by SKU. A job that `access` refuses waits for no machine."""
-    found: Counter[SkuName] = Counter()
-    for jobs in (fleet.queues, fleet.on_hold):
-        for demand, of_class in jobs.items():
-            found[demand.skus[0]] += len(of_class)
-    for demand, count in fleet.disputed.items():
-        found[demand.skus[0]] += count
-    for (demand, admission), count in fleet.unadmitted.items():
-        found[demand.skus[0]] += count if admission is Admission.UNREAD else 0
-    return found
-
-
 def _sku(
-    fleet: Fleet, name: SkuName, runs: Sequence[Run], waiting: int, late: int, counts: Counts
+    fleet: Fleet,
+    name: SkuName,
+    runs: Sequence[Run],
+    oldest: Oldest | None,
+    late: int,
+    counts: Counts,
 ) -> SkuView:
-    blocked = [run for run in runs if run.blocked]
-    most = max(blocked or runs, key=lambda run: run.waiting.count, default=None)
     return SkuView(
         sku=name,
-        waiting=waiting,
-        # Since the last plan, jobs may have started.
-        blocked=min(waiting, sum(run.blocked for run in blocked)),
+        waiting=sum(run.waiting.count for run in runs),
+        blocked=sum(run.blocked for run in runs),
         overdue=late,
-        oldest=counts.oldest.get(name, 0.0) if waiting else None,
-        reasons=most.waiting.reasons if most is not None and waiting else (),
+        oldest=max(0.0, fleet.now - oldest.job.queued_at) if oldest is not None else None,
+        reasons=oldest.wait.reasons if oldest is not None else (),
         running=counts.running.get(name, 0),
         booting=sum(fleet.count(name, state) for state in BOOTING_STATES),
         ready=fleet.count(name, MachineState.READY),

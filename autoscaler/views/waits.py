@@ -60,20 +60,19 @@ def wait_of(fleet: Fleet, reasons: Reasons, job: Job) -> Wait | None:
     demand = job.demand
     if demand is None or job.state is not JobState.QUEUED:
         return None
-    runs = reasons.get(demand, ())
     undecided = undecided_by(fleet, job)
     if undecided is None:
-        return _in_line(fleet, runs, job, demand)
-    found = next((run.reasons for run in runs if run.code is undecided), _NOT_PLANNED)
+        return _in_line(fleet, reasons.get(demand, ()), job, demand)
+    reason = WaitReason(undecided)
     if undecided is WaitCode.NOT_ASSIGNED:
         # The class may have several repositories.
-        found = (not_assigned(demand, (job.repository,), refused=not job.passed_over),)
-    return Wait(0, 0, 0, found, blocked=True)
+        reason = not_assigned(demand, (job.repository,), refused=not job.passed_over)
+    return Wait(0, 0, 0, (reason,), blocked=True)
 
 
 def undecided_by(fleet: Fleet, job: Job) -> WaitCode | None:
     """Return what GitHub or `access` has to decide before a queued job wants a machine, or None."""
-    if job.disputed:
+    if job.disputed and not job.admission.is_refusal:
         return WaitCode.JOB_UNCONFIRMED
     if job.admission is not Admission.ADMITTED:
         return WaitCode(job.admission.value)
@@ -241,6 +240,11 @@ def _another_machine_is_tried(_fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     return NextEvent(wait.code.entry.next_event, job.probe_at)
 
 
+def _read_at(fleet: Fleet, job: Job) -> Instant:
+    question = fleet.reads.get(job.id)
+    return question.due if question is not None else fleet.now
+
+
 def _run_read_at(fleet: Fleet, job: Job, _wait: Wait) -> Instant:
     question = fleet.run_questions.get(job.run_id) if job.run_id is not None else None
     return question.due if question is not None else fleet.now
@@ -298,7 +302,7 @@ _TIMES: dict[Code, Callable[[Fleet, Job, Wait], Instant | None]] = {
     WaitCode.REGISTRATION_ON_HOLD: lambda _fleet, _job, wait: wait.reasons[0].until,
     WaitCode.GITHUB_PRIMARY_LIMIT: lambda _fleet, _job, wait: wait.reasons[0].until,
     WaitCode.GITHUB_SECONDARY_LIMIT: lambda _fleet, _job, wait: wait.reasons[0].until,
-    WaitCode.JOB_UNCONFIRMED: lambda fleet, job, _wait: fleet.reads.get(job.id, fleet.now),
+    WaitCode.JOB_UNCONFIRMED: lambda fleet, job, _wait: _read_at(fleet, job),
     WaitCode.RUN_UNKNOWN: _run_read_at,
     WaitCode.FORK_NOT_ALLOWED: _expires_at,
     WaitCode.PUBLIC_REPOSITORY_NOT_ALLOWED: _expires_at,

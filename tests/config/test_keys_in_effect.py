@@ -25,6 +25,7 @@ CONVERTERS = (
     "app/running.py",
     "app/translation.py",
     "config/catalogue.py",
+    "config/configuration.py",
     "config/credentials.py",
     "config/load.py",
     "operator_commands/endpoint.py",

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -105,7 +104,7 @@ def test_a_proxy_has_the_limits_of_the_server(
     assert seconds(text, upstream) < server.keepalive
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
+@pytest.mark.systems
 def test_nginx_accepts_its_example(tmp_path: Path) -> None:
     text = NGINX.read_text()
     for name, content in (
@@ -131,7 +130,7 @@ def test_nginx_accepts_its_example(tmp_path: Path) -> None:
     assert "warn" not in checked.stderr
 
 
-@pytest.mark.skipif(shutil.which("caddy") is None, reason="needs caddy")
+@pytest.mark.systems
 def test_caddy_accepts_its_example(tmp_path: Path) -> None:
     checked = subprocess.run(
         ["caddy", "validate", "--config", str(CADDY), "--adapter", "caddyfile"],

@@ -7,7 +7,7 @@ import pytest
 from autoscaler.ledger.jobs.reports import ABANDONED
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import JobId, RunnerName
-from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.job import JobState, Question
 from autoscaler.model.jobs.runners import RunnerState
 from tests.ledger.builders import GPU, GPU_CLASS, START, World
 from tests.planner.fleets import catalogue, sku
@@ -62,7 +62,7 @@ def test_a_job_reported_as_queued_and_waiting_is_disputed_and_read(
     assert world.job(1).disputed
     assert world.job(1).state is first
     assert queue_of(world) == []
-    assert world.state.reads == {1: START + 5}
+    assert world.state.reads == {1: Question(START + 5, START + 5)}
 
 
 @pytest.mark.parametrize("truth", [QUEUED, WAITING])
@@ -103,9 +103,9 @@ def test_a_read_without_an_answer_is_due_again_a_minute_later() -> None:
     world.queue(1)
     world.observe(1, WAITING)
     world.do(e.JobReadRequested, JobId(1))
-    assert world.state.reads == {1: START + 60.0}
+    assert world.state.reads == {1: Question(START, START + 60.0, 1)}
     world.do(e.JobReadRequested, JobId(2))
-    assert world.state.reads == {1: START + 60.0}
+    assert world.state.reads == {1: Question(START, START + 60.0, 1)}
 
 
 def test_a_read_adds_an_unknown_job() -> None:

@@ -9,7 +9,7 @@ from autoscaler.ledger.ledger import Ledger
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import LaunchRate, LaunchTokens, Rate, RegistrationRate
 from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId
-from autoscaler.model.jobs.job import JobState
+from autoscaler.model.jobs.job import JobState, Question
 from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.launch_requests import LaunchRequestState
@@ -152,7 +152,7 @@ def test_disputed_jobs_are_read_again_and_cooldowns_are_kept() -> None:
     world.answer("c")
     before = dict(world.state.cooldowns)
     world.restart(10.0)
-    assert world.state.reads == {1: START}
+    assert world.state.reads == {1: Question(START, START)}
     assert world.state.cooldowns == before
     assert [job.id for job in world.state.queues[GPU_CLASS].values()] == [2]
     assert world.state.started_at == START + 10

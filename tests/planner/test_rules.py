@@ -84,28 +84,7 @@ CATALOGUE = catalogue(
 LABELS = (("gpu",), ("cpu",), ("shared",), ("self-hosted", "GPU", "linux"), ("other",))
 
 
-@pytest.mark.case(
-    "a restored store shows nothing that proves its age, and GitHub cannot be read after the "
-    "start: silent machines are kept",
-    topic="EC2's machines",
-    source="GitHub status",
-)
-@pytest.mark.case(
-    "jobs wait for ever without a visible reason",
-    topic="Complaints about other fleets",
-    source="ARC#3649",
-)
-@pytest.mark.case(
-    "stale counters cause too many launches until a person deletes state",
-    topic="Complaints about other fleets",
-    source="ARC#4397",
-)
-@pytest.mark.case(
-    "runners at work are killed",
-    topic="Complaints about other fleets",
-    source="GAR#5085; GAR#4391; GAR#3802; GARM#834; ARC#3450; pytorch#87500; pytorch#140958",
-)
-class FleetMachine(RuleBasedStateMachine):
+class FleetSteps(RuleBasedStateMachine):
     """Random steps of GitHub, a provider, machines, the clock and the planner."""
 
     catalogue = CATALOGUE
@@ -471,7 +450,7 @@ class FleetMachine(RuleBasedStateMachine):
         apply_plan(self.ledger, made, self.now, f"p{self.planned}-")
         self.check_caps(before)
 
-    # --- what must hold -------------------------------------------------------------------------
+    # --- what must hold of a plan ---------------------------------------------------------------
 
     def usage(self) -> dict[str, float]:
         usage = self.ledger.fleet(self.now).usage
@@ -523,6 +502,31 @@ class FleetMachine(RuleBasedStateMachine):
         if quarantine is not None and machine.state in KEPT_IN_QUARANTINE:
             released = intent.reason_code is TerminationReason.OPERATOR
             assert released or self.now >= quarantine.until
+
+
+@pytest.mark.case(
+    "a restored store shows nothing that proves its age, and GitHub cannot be read after the "
+    "start: silent machines are kept",
+    topic="EC2's machines",
+    source="GitHub status",
+)
+@pytest.mark.case(
+    "jobs wait for ever without a visible reason",
+    topic="Complaints about other fleets",
+    source="ARC#3649",
+)
+@pytest.mark.case(
+    "stale counters cause too many launches until a person deletes state",
+    topic="Complaints about other fleets",
+    source="ARC#4397",
+)
+@pytest.mark.case(
+    "runners at work are killed",
+    topic="Complaints about other fleets",
+    source="GAR#5085; GAR#4391; GAR#3802; GARM#834; ARC#3450; pytorch#87500; pytorch#140958",
+)
+class FleetMachine(FleetSteps):
+    """These steps, and what must hold after each."""
 
     @invariant()
     def nothing_is_launched_for_or_assigned_to_what_is_held(self) -> None:

@@ -69,14 +69,15 @@ def serve(site: Site) -> str:
 def _served(process: subprocess.Popen[bytes], port: int, authority: Path, log: Path) -> str:
     trust = ssl.create_default_context(cafile=str(authority))
     end = time.monotonic() + PATIENCE
-    while True:
+    answer = None
+    while answer is None:
         try:
-            status, text = _get(f"https://localhost:{port}/readyz", trust)
-            break
+            answer = _get(f"https://localhost:{port}/readyz", trust)
         except urllib.error.URLError:
             if process.poll() is not None or time.monotonic() > end:
                 raise StageError(f"the controller does not answer:\n{log.read_text()}") from None
             time.sleep(0.1)
+    status, text = answer
     if status != 503 or "GitHub has not answered yet" not in json.loads(text)["reasons"]:
         raise StageError(f"/readyz answers {status}: {text}")
     status, text = _get(f"https://localhost:{port}/", trust)
@@ -106,7 +107,7 @@ def render_chart(site: Site) -> str:
     images = [one["image"] for one in pod["containers"]]
     if images != [f"{REGISTRY}/{NAME}:{released}"]:
         raise StageError(f"the chart {released} installs {images}")
-    return images[0]
+    return f"{REGISTRY}/{NAME}:{released}"
 
 
 def build_image(site: Site) -> str:

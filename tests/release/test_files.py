@@ -3,6 +3,7 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
@@ -10,7 +11,7 @@ from hatchling.builders.wheel import WheelBuilder
 from scripts.release import ROOT, write_sums
 from scripts.spdx import bill_of_materials, needed
 
-LOCKED = [
+LOCKED: list[dict[str, Any]] = [
     {
         "name": "ours",
         "version": "1.0",

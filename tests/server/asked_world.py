@@ -17,7 +17,7 @@ from autoscaler.views.explanation import (
     Explanation,
     explain_job,
 )
-from autoscaler.views.faults import Counts
+from autoscaler.views.faults.counts import Counts
 from autoscaler.views.machines import MachineView, named, view_of
 from autoscaler.views.overview import Overview, Sample, oldest_jobs
 from autoscaler.views.past import Past
@@ -59,11 +59,6 @@ class AskedWorld(FleetQueries):
         state = self.world.state
         counts = Counts(
             running=state.in_progress,
-            oldest={
-                sku: self.world.now - at
-                for sku in state.catalogue.skus
-                if (at := state.oldest_queued(sku)) is not None
-            },
             dollars_per_hour=2.5,
             unverified=state.unverified,
             observed=self.observed,

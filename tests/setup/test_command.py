@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from autoscaler.app.preflight import load_for_service
 from autoscaler.cli import commands
 from autoscaler.setup.asking import Asking, Options, choose
+from autoscaler.setup.remaining import remaining_steps
 from tests.patience import PATIENCE
 from tests.setup.conftest import Owner
 
@@ -60,6 +61,7 @@ async def test_the_command_writes_a_fleet_and_prints_what_is_left(owner: Owner) 
         (["--org", "acme", *OF_EC2, "--app-name", "a" * 35], "GitHub allows 34"),
         (["--org", "acme", *OF_EC2, "--app-id", "0"], "is not the number"),
         (["--org", "../x", *OF_EC2], "cannot be used"),
+        (["--org", "acme", *OF_EC2, "--instance-type", "g99.large"], "g99.large is not known"),
     ],
 )
 def test_options_that_cannot_be_used_are_refused(
@@ -69,6 +71,38 @@ def test_options_that_cannot_be_used_are_refused(
     assert answer.exit_code == 2
     assert reason in " ".join(answer.output.split())
     assert not (tmp_path / "fleet" / "fleet.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "gpus"),
+    [
+        ("g5.xlarge", ("nvidia", 1)),
+        ("g5.12xlarge", ("nvidia", 4)),
+        ("g4ad.xlarge", ("amd", 1)),
+        ("m7i.large", None),
+        ("g6f.large", None),  # a part of a GPU, whose driver no machine can install
+    ],
+)
+def test_a_first_fleet_on_ec2_needs_no_image_of_its_own(
+    tmp_path: Path, instance_type: str, gpus: tuple[str, int] | None
+) -> None:
+    options = Options(
+        org="acme",
+        ec2="us-east-1",
+        subnets=("subnet-0a",),
+        security_groups=("sg-0a",),
+        instance_type=instance_type,
+        public_url="https://10.0.0.5:8443",
+    )
+    file = tmp_path / "fleet.yaml"
+    file.write_text(choose(options, Asking(accept=True)).text(1))
+    (sku,) = load_for_service(file, files=False).settings.skus.values()
+    assert sku.stock == "ubuntu-24.04"
+    found = sku.accelerator and (sku.accelerator.vendor, sku.accelerator.count)
+    assert found == gpus
+    assert (sku.driver == "install") == (gpus is not None)
+    builds = [step for step in remaining_steps(tmp_path, []) if "images bake" in step]
+    assert builds == []
 
 
 def test_options_about_an_existing_fleet_are_refused(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.reasons.faults import Fault, Trend
 from autoscaler.model.reasons.table import FaultCode, WaitCode
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, RECOVERS_AFTER, Starts
-from autoscaler.views.causes import by_cause
-from autoscaler.views.faults import FLOOD, Counts
+from autoscaler.views.faults.causes import by_cause
+from autoscaler.views.faults.counts import Counts
+from autoscaler.views.faults.fault_list import FLOOD
 from autoscaler.views.jobs import view_of
 from autoscaler.views.offerings import offerings_of
 from autoscaler.views.status import StatusView, status
@@ -33,7 +34,7 @@ RENEW = {"AuthFailure": "renew the credentials"}
 
 
 def look(world: World, **counts: object) -> StatusView:
-    known = Counts({}, {}, 0.0, **counts)  # type: ignore[arg-type]
+    known = Counts({}, 0.0, **counts)  # type: ignore[arg-type]
     return status(world.fleet(), world.plan().waiting, known)
 
 

@@ -7,7 +7,7 @@ import pytest
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access, Limits
-from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.identifiers import JobId, MachineId, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.operators import WHOLE_FLEET, HoldKind
@@ -16,7 +16,7 @@ from autoscaler.model.reasons.table import FaultCode, Unmatched, WaitCode
 from autoscaler.model.reasons.waiting import Reason
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, Starts
 from autoscaler.views.explanation import explain_job, explain_labels
-from autoscaler.views.faults import Counts
+from autoscaler.views.faults.counts import Counts
 from autoscaler.views.job_lists import JobFilter, running_jobs, unmatched_jobs, waiting_jobs
 from autoscaler.views.listed import Part
 from autoscaler.views.machines import MachineFilter, machines, named
@@ -29,7 +29,7 @@ from tests.planner.fleets import catalogue, sku
 NO_SKU = "no SKU has all of the labels gpuu"
 LONG_WAIT = FaultCode.JOB_WAITS_FOR_HOURS.entry.threshold.above
 READY = MachineFilter(GPU, MachineState.READY)
-NONE = Counts(running={}, oldest={}, dollars_per_hour=0.0)
+NONE = Counts(running={}, dollars_per_hour=0.0)
 
 
 def queue_of(world: World, limit: int = 10, only: SkuName | None = None) -> list[tuple[int, str]]:
@@ -245,10 +245,10 @@ def test_long_waits_and_late_starts_are_troubles_of_skus_without_others() -> Non
     world = World(catalogue(sku(max_machines=1), sku("cpu"), sku("arm")))
     world.queue(1, 2)
     world.queue(3, labels=("cpu",))
+    world.now += LONG_WAIT + 60.0
     late = Starts(started=10, late=1)
     counts = Counts(
         running={},
-        oldest=dict.fromkeys(world.catalogue.skus, LONG_WAIT + 60.0),
         dollars_per_hour=0.0,
         last_hour={"gpu": late, "cpu": late, "arm": late, "fine": Starts(started=10)},
         objectives=DEFAULT_OBJECTIVES,
@@ -278,7 +278,7 @@ def test_the_status_names_the_nodes_that_a_sku_avoids() -> None:
         world.now += 1.0
         said = "gpu_query: no answer" if number else "gpu_errors: " + "x" * 300
         world.do(e.HealthChecksReported, machine, False, said)
-    seen = status(world.fleet(), world.plan().waiting, Counts({}, {}, 0.0))
+    seen = status(world.fleet(), world.plan().waiting, Counts({}, 0.0))
     [found] = [one for one in seen.faults if one.code == "node_avoided"]
     assert found.about == GPU
     assert found.message.startswith("5 nodes of east avoided: node-0 (health checks: gpu_errors: x")
@@ -290,18 +290,60 @@ def test_the_status_names_the_nodes_that_a_sku_avoids() -> None:
         f"node-{number}" for number in range(5)
     }
     world.now += 3600.0
-    later = status(world.fleet(), world.plan().waiting, Counts({}, {}, 0.0))
+    later = status(world.fleet(), world.plan().waiting, Counts({}, 0.0))
     assert "node_avoided" not in {one.code for one in later.faults}
 
 
-def test_the_oldest_wait_is_a_number_for_each_sku_whose_jobs_waited_in_the_last_plan() -> None:
+def test_the_status_has_age_and_reason_of_each_sku_s_oldest_job() -> None:
+    world = World(catalogue(sku(max_machines=1), sku("cpu")))
+    world.queue(1)
+    world.now += 5.0
+    world.queue(2, 3)
+    (gpu, cpu) = status(world.fleet(), world.plan().waiting, NONE).skus
+    assert (gpu.oldest, gpu.reasons[0].code, gpu.blocked) == (5.0, WaitCode.LAUNCH_PLANNED, 2)
+    assert (cpu.oldest, cpu.reasons) == (None, ())
+
+
+def test_jobs_that_have_started_since_the_last_plan_neither_wait_nor_are_held_up() -> None:
+    world = World(catalogue(sku(max_machines=1)))
+    world.queue(1, 2, 3)
+    planned = world.plan().waiting
+    world.completes(2)
+    seen = status(world.fleet(), planned, NONE)
+    assert (seen.waiting, seen.blocked, [one.jobs for one in seen.faults]) == (2, 1, [1])
+    world.completes(1)
+    world.completes(3)
+    seen = status(world.fleet(), planned, NONE)
+    assert (seen.waiting, seen.blocked, seen.faults) == (0, 0, ())
+
+
+def test_a_question_to_github_is_a_fault_once_it_is_unanswered_for_minutes() -> None:
+    """However long the job has waited: the question may be new."""
     world = World()
-    world.queue(1, 1)
-    plan = world.plan()
-    seen = status(world.fleet(), plan.waiting, Counts({}, {GPU: 5.0, SkuName("cpu"): 9.0}, 0.0))
-    assert {one.sku: one.oldest for one in seen.skus if one.oldest is not None} == {GPU: 5.0}
-    seen = status(world.fleet(), plan.waiting, Counts({}, {}, 0.0))
-    assert {one.sku: one.oldest for one in seen.skus if one.waiting} == {GPU: 0.0}
+    world.queue(1)
+    world.now += 1000.0
+    world.observe(1, JobState.WAITING)
+    planned = world.plan().waiting
+    assert status(world.fleet(), planned, NONE).faults == ()
+    world.do(e.JobReadRequested, JobId(1))
+    world.now += 179.0
+    assert status(world.fleet(), planned, NONE).faults == ()
+    world.now += 1.0
+    (fault,) = status(world.fleet(), planned, NONE).faults
+    assert (fault.code, fault.jobs) == ("job_unconfirmed", 1)
+    world.restart(60.0)
+    assert status(world.fleet(), planned, NONE).faults == ()
+
+
+def test_a_run_that_github_does_not_show_is_a_fault_once_it_was_asked_for_minutes() -> None:
+    world = World(catalogue(dataclasses.replace(sku(), access=Access(forks=False))))
+    world.observe(1, JobState.QUEUED, run_id=7, queued_at=world.now - 1000.0)
+    world.do(e.RunReadRequested, 7)
+    world.now += 179.0
+    assert status(world.fleet(), {}, NONE).faults == ()
+    world.now += 1.0
+    (fault,) = status(world.fleet(), {}, NONE).faults
+    assert (fault.code, fault.jobs) == ("run_unknown", 1)
 
 
 def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None:
@@ -314,7 +356,6 @@ def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None
     fails = Fault("store_fails", "", "the store fails")
     counts = Counts(
         {GPU: 0},
-        {},
         3.5,
         unverified=1,
         not_terminating=2,
@@ -349,9 +390,9 @@ def test_a_circuit_breaker_for_which_jobs_wait_is_one_trouble() -> None:
         world.lists(*(world.listed(f"{m}0", terminated=True) for m in ("a", "b", "c") if m <= name))
         world.observe(1, JobState.QUEUED, read=True)
     waiting = world.plan().waiting
-    seen = status(world.fleet(), waiting, Counts({GPU: 0}, {}, 0.0))
+    seen = status(world.fleet(), waiting, Counts({GPU: 0}, 0.0))
     assert [(one.code, one.about) for one in seen.faults] == [("circuit_open", "gpu")]
     # Without a waiting job, the breaker is a trouble of its own.
     world.completes(1)
-    seen = status(world.fleet(), world.plan().waiting, Counts({GPU: 0}, {}, 0.0))
+    seen = status(world.fleet(), world.plan().waiting, Counts({GPU: 0}, 0.0))
     assert [(one.code, one.about) for one in seen.faults] == [("circuit_open", "gpu")]

@@ -27,7 +27,7 @@ from autoscaler.views.explanation import (
     Explanation,
     explain_job,
 )
-from autoscaler.views.faults import Counts
+from autoscaler.views.faults.counts import Counts
 from autoscaler.views.grid import Grid, RepositoryView
 from autoscaler.views.machines import MachineView
 from autoscaler.views.overview import Overview, oldest_jobs
@@ -94,7 +94,6 @@ class FleetQueries:
         seen = fleet_counts(state, self._journal.now)
         counts = Counts(
             running=seen.jobs_in_progress,
-            oldest=seen.oldest_waiting,
             dollars_per_hour=seen.dollars_per_hour,
             unverified=seen.machines_unverified,
             not_terminating=seen.machines_not_terminating,

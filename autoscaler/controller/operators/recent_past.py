@@ -150,9 +150,7 @@ def sample(state: LedgerState, now: Instant) -> Sample:
         by_state[at] += len(machines)
     return Sample(
         at=now,
-        waiting=len(state.waiting)
-        + sum(map(len, state.on_hold.values()))
-        + sum(state.disputed.values()),
+        waiting=sum(map(state.waiting_for, state.catalogue.skus)),
         booting=sum(by_state[at] for at in BOOTING_STATES),
         ready=by_state[MachineState.READY],
         working=by_state[MachineState.ASSIGNED],

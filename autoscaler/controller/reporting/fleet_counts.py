@@ -17,7 +17,6 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.jobs.demand import DemandClass
-from autoscaler.model.jobs.job import Admission
 from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.reasons.waiting import Waiting
 from autoscaler.views.offerings import offerings_on_hold
@@ -39,18 +38,8 @@ def fleet_counts(
     for demand, runs in reasons.items():
         for run in runs:
             by_reason[demand.skus[0], run.code] += run.count
-    waiting: dict[SkuName, int] = dict.fromkeys(state.catalogue.skus, 0)
-    for demand, queue in state.queues.items():
-        waiting[demand.skus[0]] += len(queue)
-    for demand, jobs in state.on_hold.items():
-        waiting[demand.skus[0]] += len(jobs)
-    for demand, count in state.disputed.items():
-        waiting[demand.skus[0]] += count
-    for (demand, admission), count in state.unadmitted.items():
-        # A refused job waits for no machine. The refusal itself was counted.
-        waiting[demand.skus[0]] += count if admission is Admission.UNREAD else 0
     return FleetCounts(
-        jobs_waiting=waiting,
+        jobs_waiting={sku: state.waiting_for(sku) for sku in state.catalogue.skus},
         waiting_reasons=by_reason,
         oldest_waiting={
             sku: max(0.0, now - queued_at)

@@ -22,7 +22,14 @@ from autoscaler.model.events import (
 )
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs.demand import normalise_labels, scope_of
-from autoscaler.model.jobs.job import JOB_TRANSITIONS, QUEUED_AT_MOST, Admission, Job, JobState
+from autoscaler.model.jobs.job import (
+    JOB_TRANSITIONS,
+    QUEUED_AT_MOST,
+    Admission,
+    Job,
+    JobState,
+    Question,
+)
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.reasons.spells import row_of
 
@@ -55,7 +62,7 @@ def on_job_observed(state: LedgerState, event: JobObserved) -> None:
         note_refusal(state, job, event.at)
     join_hold(state, job, event.at)
     if job.disputed or (_lacks_run(job) and not event.read):
-        state.reads.setdefault(job.id, event.at)
+        state.reads.setdefault(job.id, Question(event.at, event.at))
     elif event.read or job.state is not JobState.QUEUED or not is_on_hold(job):
         state.reads.pop(job.id, None)
     _follow(state, job, event)
@@ -64,8 +71,8 @@ def on_job_observed(state: LedgerState, event: JobObserved) -> None:
 
 def on_job_read_requested(state: LedgerState, event: JobReadRequested) -> None:
     """Schedule the next read of the job, in case no answer arrives."""
-    if event.id in state.reads:
-        state.reads[event.id] = event.at + REREAD_AFTER
+    if (question := state.reads.get(event.id)) is not None:
+        state.reads[event.id] = question.asked(event.at + REREAD_AFTER)
 
 
 def on_job_abandoned(state: LedgerState, event: JobAbandoned) -> None:

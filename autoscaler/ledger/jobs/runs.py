@@ -14,7 +14,7 @@ from autoscaler.model.events import JobObserved, RunRead, RunReadRequested
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs.access_rules import rule_against
 from autoscaler.model.jobs.demand import admits, scope_of
-from autoscaler.model.jobs.job import Job, RunOrigin, RunQuestion
+from autoscaler.model.jobs.job import Job, Question, RunOrigin
 from autoscaler.model.jobs.runner_group_excess import REASONS_BY_KEY
 from autoscaler.model.jobs.runners import Runner
 
@@ -47,10 +47,9 @@ def on_run_read_requested(state: LedgerState, event: RunReadRequested) -> None:
     """Schedule the next read of the run, in case no answer arrives."""
     if event.run_id not in state.unread:
         return
-    last = state.run_questions.get(event.run_id)
-    reads = 0 if last is None else last.reads
-    delay = Backoff(FIRST_AGAIN, _longest(state)).delay(reads)
-    state.run_questions[event.run_id] = RunQuestion(event.at + delay, reads + 1)
+    question = state.run_questions.get(event.run_id) or Question(event.at, event.at)
+    delay = Backoff(FIRST_AGAIN, _longest(state)).delay(question.reads)
+    state.run_questions[event.run_id] = question.asked(event.at + delay)
     if len(state.run_questions) > 2 * len(state.unread) + 100:
         asked = state.run_questions
         state.run_questions = {run: asked[run] for run in asked if run in state.unread}

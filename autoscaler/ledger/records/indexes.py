@@ -170,9 +170,9 @@ class IndexedRecords:
         key, sku = (job.queued_at, job.id), demand.skus[0]
         if job.passed_over or is_on_hold(job):
             put_in(self.jobs_passed_over, place_of(job, demand), job.id, job, sign)
-        if job.admission is not Admission.FORK:
+        if not job.admission.is_refusal:
             put_in(self._queued, sku, key, None, sign, SortedDict)
-        if job.disputed:
+        if job.disputed and not job.admission.is_refusal:
             count(self.disputed, demand, sign)
         elif job.admission is not Admission.ADMITTED:
             count(self.unadmitted, (demand, job.admission), sign)
@@ -188,12 +188,16 @@ class IndexedRecords:
                     del self.queues_by_repository[demand]
 
     def oldest_queued(self, sku: SkuName) -> Instant | None:
-        """Return when the oldest queued job of a SKU was queued, including jobs on hold and disputed ones.
-
-        A refused job of a fork does not wait.
-        """
+        """Return when the oldest waiting job of a SKU was queued. See `waiting_for`."""
         queued = self._queued.get(sku)
         return queued.peekitem(0)[0][0] if queued else None
+
+    def waiting_for(self, sku: SkuName) -> int:
+        """Return the number of queued jobs of a SKU, also those on hold and those that GitHub is asked about.
+
+        A job that `access` refuses waits for no machine. The refusal itself was counted.
+        """
+        return len(self._queued.get(sku, ()))
 
     def runner_of(self, machine: Machine) -> Runner | None:
         """Return the runner whose registration a machine has, or None if it has none."""

@@ -37,7 +37,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.jobs.demand import DemandClass
-from autoscaler.model.jobs.job import Admission, Job, RunOrigin, RunQuestion
+from autoscaler.model.jobs.job import Admission, Job, Question, RunOrigin
 from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 from autoscaler.model.jobs.runners import Runner, RunnerState
 from autoscaler.model.machines.due import Due, due_of
@@ -97,9 +97,9 @@ class LedgerState(IndexedRecords):
         self.runners_listed_at: dict[str, Instant] = {}
         self._all_runners_listed_at: Instant | None = None
         """When the oldest of the scopes' listings of runners began; None if that changed since."""
-        self.reads: dict[JobId, Instant] = {}
+        self.reads: dict[JobId, Question] = {}
         self.run_origins: dict[int, RunOrigin] = {}
-        self.run_questions: dict[int, RunQuestion] = {}
+        self.run_questions: dict[int, Question] = {}
         self.ran_outside: set[RunnerName] = set()
         self.runner_groups: dict[tuple[str, str], tuple[RunnerGroup, Instant]] = {}
         """By scope and name, each runner group as GitHub showed it last, and when."""
@@ -205,7 +205,7 @@ class LedgerState(IndexedRecords):
         """Mark a job as disputed: it is read at GitHub before a machine is launched for it."""
         with self.changing(job):
             job.disputed = True
-        self.reads[job.id] = at
+        self.reads[job.id] = Question(at, at)
         self.note(job, at, "disputed", why)
 
     def note(

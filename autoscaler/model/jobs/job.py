@@ -113,8 +113,16 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class RunQuestion:
-    """When to read a run at GitHub again, and how often it was requested."""
+class Question:
+    """What GitHub is asked about a job or a run: since when, when it is asked again, and how often it was.
 
+    Kept in memory: after a restart, the controller asks anew.
+    """
+
+    since: Instant
     due: Instant
-    reads: int
+    reads: int = 0
+
+    def asked(self, due: Instant) -> "Question":
+        """Return the question after one more request, with the moment of the next one."""
+        return Question(self.since, due, self.reads + 1)

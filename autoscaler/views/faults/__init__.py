@@ -1,0 +1,1 @@
+"""What is wrong with the fleet: a fault for each cause."""

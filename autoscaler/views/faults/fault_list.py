@@ -1,0 +1,77 @@
+"""What is wrong with the fleet: a fault for each cause, worst first."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.jobs.job import JobState
+from autoscaler.model.reasons.faults import Fault
+from autoscaler.model.reasons.table import CODES, WaitCode
+from autoscaler.views.faults import of_jobs, of_machines
+from autoscaler.views.faults.causes import by_cause, error_of
+from autoscaler.views.faults.counts import Counts
+from autoscaler.views.waiting import WaitingJobs
+
+
+def faults(fleet: Fleet, jobs: WaitingJobs, counts: Counts) -> tuple[Fault, ...]:
+    """Return what is wrong now, a fault for each cause, the most urgent first. O(classes + SKUs + cooldowns).
+
+    O(jobs) if a limit holds up jobs, to find the repository that uses it.
+    """
+    found = by_cause(
+        (
+            *of_jobs.blocked(fleet, jobs.runs),
+            *of_machines.open_circuits(fleet),
+            *counts.observed,
+            *of_machines.counted_machines(fleet, counts),
+            *of_machines.avoided_nodes(fleet),
+            *of_machines.silent_machines(fleet),
+            *of_jobs.not_served(fleet, jobs.undecided),
+            *of_machines.holds(fleet),
+            *of_jobs.long_waits(fleet, jobs),
+            *of_jobs.late_starts(fleet.now, counts),
+        )
+    )
+    busiest = _Busiest(fleet)
+    return tuple(_completed(fault, busiest, counts.mends) for fault in found)
+
+
+def _completed(fault: Fault, busiest: "_Busiest", mends: Mapping[str, str]) -> Fault:
+    """Return a fault with the number of its jobs, the repository that floods it, and its mend."""
+    message = fault.message
+    if fault.jobs:
+        jobs = "1 job waits" if fault.jobs == 1 else f"{fault.jobs:,} jobs wait"
+        message = f"{jobs}: {message}"
+    if fault.code in _LIMITS and fault.jobs >= FLOOD:
+        message += busiest.of(fault.skus if fault.code not in _OF_ALL else ())
+    code = CODES.get(fault.code)
+    mend = (
+        mends.get(error_of(fault.about.rpartition(" ")[2] + ": "))
+        or mends.get(fault.about.partition("/")[2])
+        or (code.entry.mend.format(about=fault.about) if code is not None else "")
+    )
+    return replace(fault, message=message, mend=mend)
+
+
+_OF_ALL = frozenset({WaitCode.FLEET_MACHINES, WaitCode.FLEET_DOLLARS, WaitCode.REGISTRATION_RATE})
+_LIMITS = _OF_ALL | {WaitCode.MAX_MACHINES, WaitCode.QUOTA}
+FLOOD = 10
+"""From this number of jobs on that wait for a limit, the repository with more than half of all is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Busiest:
+    fleet: Fleet
+
+    def of(self, skus: Collection[str]) -> str:
+        """Return which repository has most of the open jobs of these SKUs, or of all SKUs."""
+        found = Counter(
+            job.repository
+            for job in self.fleet.jobs.values()
+            if job.demand is not None
+            and job.state in (JobState.QUEUED, JobState.IN_PROGRESS)
+            and (not skus or job.demand.skus[0] in skus)
+        )
+        (name, most), every = next(iter(found.most_common(1)), ("", 0)), found.total()
+        return f"; {most:,} of the {every:,} open jobs are of {name}" if 2 * most > every else ""
