@@ -5,12 +5,14 @@ Later jobs of the SKU take the same steps, and the progress counts them.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from autoscaler.model.wording import counted
 from lab.ec2.instances import InstanceState
+from lab.ec2.service import LabEc2
 from lab.github.records import Job, JobStatus
-from lab.laboratory import Laboratory
+from lab.github.server import LabGitHub
+from lab.kubernetes.lab_pods import LabPods
 
 _ORDER = ("queued", "launched", "refused", "registered", "started", "completed", "terminated")
 _REFUSED = re.compile(r"autoscaler_offerings_refused_total\{(.*)\}")
@@ -18,10 +20,24 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 class FirstSteps:
-    """The steps that were not yet shown. It only reads the lab's records and the controller's metrics."""
+    """The steps that were not yet shown. It only reads the lab's records and the controller's metrics.
 
-    def __init__(self, lab: Laboratory) -> None:
-        self._lab = lab
+    `skus` are the labels of the machines. `scale` is lab seconds per real second.
+    """
+
+    def __init__(
+        self,
+        github: LabGitHub,
+        ec2: LabEc2,
+        pods: LabPods | None,
+        skus: Collection[str],
+        scale: float,
+    ) -> None:
+        self._github = github
+        self._ec2 = ec2
+        self._pods = pods
+        self._skus = frozenset(skus)
+        self._scale = scale
         self._shown: set[tuple[str, str]] = set()
 
     def new(self, metrics: Mapping[str, float]) -> list[str]:
@@ -42,13 +58,13 @@ class FirstSteps:
         return True
 
     def _of_jobs(self) -> Iterator[tuple[str, str, str]]:
-        jobs = self._lab.github.jobs
+        jobs = self._github.jobs
         queued = Counter(_sku(job) for job in jobs if job.queued_at is not None)
         for sku, count in queued.items():
             yield "queued", sku, f"GitHub queues {counted(count, 'job')} for {sku}"
         for job in jobs:
             if job.status is JobStatus.IN_PROGRESS:
-                seconds = round(job.spec.seconds / self._lab.fleet.scale)
+                seconds = round(job.spec.seconds / self._scale)
                 line = f"GitHub starts a job on {_sku(job)}, for {counted(seconds, 'real second')}"
                 yield "started", _sku(job), line
             if job.status is JobStatus.COMPLETED:
@@ -56,7 +72,7 @@ class FirstSteps:
 
     def _of_machines(self) -> Iterator[tuple[str, str, str]]:
         launched: dict[str, list[str]] = {}
-        for one in self._lab.ec2.instances:
+        for one in self._ec2.instances:
             sku = one.tags.get("autoscaler:sku", "?")
             launched.setdefault(sku, []).append(one.instance_type)
             if one.state is InstanceState.TERMINATED:
@@ -64,19 +80,20 @@ class FirstSteps:
         for sku, types in launched.items():
             count = counted(len(types), "machine")
             yield "launched", sku, f"The controller launches {count} for {sku} ({types[0]})"
-        pods = Counter(pod.sku for pod in self._lab.pods or ())
+        pods = Counter(pod.sku for pod in self._pods or ())
         for sku, made in pods.items():
             yield "launched", sku, f"The controller creates {counted(made, 'pod')} for {sku}"
 
     def _of_registrations(self) -> Iterator[tuple[str, str, str]]:
-        for runner in self._lab.github.runners:
-            for sku in self._lab.fleet.skus.keys() & set(runner.labels):
+        for runner in self._github.runners:
+            for sku in self._skus & set(runner.labels):
                 line = f"A machine of {sku} is ready; the controller registers its runner"
                 yield "registered", sku, line
 
 
 def _sku(job: Job) -> str:
-    return job.spec.labels[0]
+    """Return the label that names the SKU. Before it may be `self-hosted`."""
+    return job.spec.labels[-1]
 
 
 def _refusals(metrics: Mapping[str, float]) -> Iterator[tuple[str, str, str]]:

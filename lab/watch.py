@@ -100,7 +100,7 @@ class Watch:
         self._lab = lab
         self._patience = patience.at(lab.fleet.scale)
         self._shortest = shortest
-        self._steps = FirstSteps(lab)
+        self._steps = FirstSteps(lab.github, lab.ec2, lab.pods, lab.fleet.skus, lab.fleet.scale)
         self._began = lab.clock.now()
         self._jobs: list[JobStatus] = []
         self._jobs_moved = self._began

@@ -123,9 +123,9 @@ fi
 
 say "Installing the packages of uv.lock into .venv"
 unset VIRTUAL_ENV UV_PROJECT_ENVIRONMENT
-groups=()
-[[ "$wanted" == all ]] || groups=(--no-default-groups --group demo --inexact)
-"$UV_HOME/bin/uv" sync --frozen --quiet --no-python-downloads "${groups[@]}" < /dev/null
+extras=(--extra demo)
+[[ "$wanted" == all ]] || extras+=(--no-default-groups --inexact)
+"$UV_HOME/bin/uv" sync --frozen --quiet --no-python-downloads "${extras[@]}" < /dev/null
 printf '%s\n' "$wanted $lock $here" > "$STAMP"
 bring_packages
 say "Set up in ${SECONDS} s"

@@ -155,10 +155,10 @@ def test_set_up_for_the_systems_after_a_demo_adds_the_missing_packages(
     complete: Checkout,
 ) -> None:
     complete.set_up("demo")
-    assert "--group demo" in (complete.folder / "calls").read_text()
+    assert "--no-default-groups" in (complete.folder / "calls").read_text()
     complete.calls()
     assert complete.set_up("systems").returncode == 0
-    assert "demo" not in (complete.folder / "calls").read_text()
+    assert "--no-default-groups" not in (complete.folder / "calls").read_text()
     assert complete.calls() == ["sync", "packages"]
     # Tests and a demo after that have all that they need.
     assert complete.set_up("test").returncode == 0
@@ -240,6 +240,8 @@ def test_missing_packages_do_not_stop_set_up_and_only_they_are_retried(
     assert complete.calls() == ["packages"]
 
 
-def test_the_wheel_contains_the_product_without_the_laboratory() -> None:
+def test_the_wheel_contains_the_product_and_the_laboratory_of_the_demo() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": ["autoscaler"]}
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"] == {
+        "packages": ["autoscaler", "lab"]
+    }

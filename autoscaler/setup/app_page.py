@@ -49,9 +49,9 @@ class AppPage:
         self._plan = plan
         self._exchange = exchange
         self._refused = refused
-        self._state = secrets.token_urlsafe(32)
+        self.state = secrets.token_urlsafe(32)
         self._runner: web.AppRunner | None = None
-        self._hosts: frozenset[str] = frozenset()
+        self.hosts: frozenset[str] = frozenset()
         self._left = MAX_REQUESTS
         self._creating: asyncio.Task[web.Response] | None = None
         self.created: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -60,7 +60,7 @@ class AppPage:
     async def start(self, port: int = 0) -> None:
         """Listen on 127.0.0.1. Raises PageError."""
         app = web.Application(client_max_size=1024)
-        app.router.add_get("/", self._handle)
+        app.router.add_get("/", self.handle)
         self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=5.0)
         await self._runner.setup()
         try:
@@ -70,7 +70,7 @@ class AppPage:
                 f"port {port}: {error.strerror}; name another one with --port"
             ) from None
         bound = self._runner.addresses[0][1]
-        self._hosts = frozenset({f"127.0.0.1:{bound}", f"localhost:{bound}"})
+        self.hosts = frozenset({f"127.0.0.1:{bound}", f"localhost:{bound}"})
         self.url = f"http://127.0.0.1:{bound}/"
 
     async def close(self) -> None:
@@ -81,17 +81,17 @@ class AppPage:
         if runner is not None:
             await runner.cleanup()
 
-    async def _handle(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer a request for the page."""
         # Another site may have a name that leads to 127.0.0.1, and read the page (DNS rebinding).
-        if request.headers.get("Host", "") not in self._hosts:
+        if request.headers.get("Host", "") not in self.hosts:
             return self._answer(400, "<p>This address is not that of the page.</p>")
         self._left -= 1
         if self._left < 0:
             return self._answer(429, "<p>Too many requests: run the command again.</p>")
         if "code" not in request.query:
             return self._form()
-        given = request.query.get("state", "").encode()
-        if not hmac.compare_digest(given, self._state.encode()):
+        if not self._is_ours(request.query.get("state", "")):
             text = (
                 "GitHub's answer is not for this run of the command (its state is another one). Nothing was "
                 "written. Open the page again from its first address."
@@ -102,6 +102,9 @@ class AppPage:
         # A task of its own: GitHub sends the key only once, and the browser may disconnect.
         self._creating = asyncio.create_task(self._create(request.query["code"]))
         return await asyncio.shield(self._creating)
+
+    def _is_ours(self, state: str) -> bool:
+        return hmac.compare_digest(state.encode(), self.state.encode())
 
     async def _create(self, code: str) -> web.Response:
         try:
@@ -120,7 +123,7 @@ class AppPage:
             permissions=escape(
                 ", ".join(f"{name}: {level}" for name, level in plan.permissions.items())
             ),
-            action=escape(plan.form_address(self._state)),
+            action=escape(plan.form_address(self.state)),
             manifest=escape(plan.manifest(self.url)),
         )
         return self._answer(200, body)

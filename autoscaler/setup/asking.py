@@ -89,13 +89,14 @@ def choose(options: Options, asking: Asking) -> Choices:
     )
 
 
+def given(options: Options) -> list[str]:
+    """Return the names of the options that were given."""
+    return [one.name for one in fields(options) if getattr(options, one.name) != one.default]
+
+
 def refuse_choices(options: Options, file: Path) -> None:
     """Refuse options about a fleet that exists: its fleet.yaml says it. Raises BadParameter."""
-    changed = [
-        one.name
-        for one in fields(options)
-        if one.name != "webhook" and getattr(options, one.name) != one.default
-    ]
+    changed = [name for name in given(options) if name != "webhook"]
     if changed:
         option = {"repositories": "--repository"}.get(
             changed[0], f"--{changed[0].removesuffix('s').replace('_', '-')}"

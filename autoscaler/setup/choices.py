@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from autoscaler.config.importing.fleet_text import scalar
+from autoscaler.model.identifiers import is_loopback
 
 SCHEMA = "fleet.schema.json"
 KEY, SECRET, TOKENS = "github-app.pem", "webhook-secret", "admin-token"
@@ -27,7 +28,10 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Ec2Choice:
-    """Machines on EC2. Without `stock`, they start from an image that `autoscaler images bake` makes."""
+    """Machines on EC2. Without `stock`, they start from an image that `autoscaler images bake` makes.
+
+    `identity_certificates` are files with certificates beside AWS's own.
+    """
 
     region: str
     subnets: tuple[str, ...]
@@ -35,6 +39,7 @@ class Ec2Choice:
     instance_type: str
     stock: str | None = None
     gpus: Gpus | None = None
+    identity_certificates: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -43,6 +48,8 @@ class Ec2Choice:
 
     def text(self) -> str:
         """Return the parts `providers` and `skus`."""
+        signers = _list(self.identity_certificates)
+        identity = f"      identity_certificates: {signers}\n" if self.identity_certificates else ""
         return f"""\
 providers:
   {self.region}:
@@ -50,7 +57,7 @@ providers:
       region: {scalar(self.region)}
       subnets: {_list(self.subnets)}
       security_groups: {_list(self.security_groups)}
-skus:
+{identity}skus:
   {self.label}:   # jobs ask for it with runs-on: [self-hosted, {self.label}]
     on:
       - {{provider: {self.region}, instance_types: [{scalar(self.instance_type)}], capacity: [spot, on-demand]}}
@@ -136,6 +143,7 @@ class Choices:
     def text(self, app_id: int) -> str:
         """Return the fleet.yaml."""
         port = urlsplit(self.public_url).port or 443
+        address = self.host if is_loopback(self.host) else "0.0.0.0"  # noqa: S104 - machines connect
         return f"""\
 # yaml-language-server: $schema={SCHEMA}
 # docs/configuration.md explains the keys. File names are relative to this folder.
@@ -147,7 +155,7 @@ github:
 {WEBHOOK if self.webhook else NO_WEBHOOK}  scopes:
     - {{{self._scope()}}}
 server:
-  listen: 0.0.0.0:{port}
+  listen: {address}:{port}
   tls: {{certificate_file: {CERTIFICATE}, key_file: {CERTIFICATE_KEY}, ca_file: {CA}}}
   public_url: {scalar(self.public_url)}   # machines must reach it
   admin_token_file: {TOKENS}

@@ -5,6 +5,8 @@ import os
 import re
 import sys
 import webbrowser
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -96,6 +98,13 @@ def init(  # noqa: PLR0913 - each is an option of the command
         typer.Option(min=0, max=LONGEST_WAIT, help="Minutes to wait for each step in the browser."),
     ] = 30,
     yes: Annotated[bool, typer.Option("--yes", help="Take the default of each question.")] = False,
+    demo: Annotated[
+        bool,
+        typer.Option(
+            "--demo",
+            help="Write a fleet for a GitHub and an EC2 that this host plays, without an account.",
+        ),
+    ] = False,
 ) -> None:
     """Write the folder of a fleet, and create its GitHub App.
 
@@ -125,7 +134,10 @@ def init(  # noqa: PLR0913 - each is an option of the command
     )
     browser = Browser(port, _print_only if no_browser else _open_browser, wait * 60.0)
     app = _App(app_name, app_id, private_key, by_hand=app_by_hand)
-    raise typer.Exit(_init(folder, options, app, browser, accept=yes))
+    if demo:
+        _refuse_with_demo(options, app)
+    work = partial(_demo, folder) if demo else partial(_run, folder, options, app, browser, yes)
+    raise typer.Exit(_finished(work))
 
 
 class _App:
@@ -140,8 +152,8 @@ class _App:
         self.by_hand = by_hand or number is not None or key is not None
 
 
-def _init(folder: Path, options: "Options", app: _App, browser: "Browser", *, accept: bool) -> int:
-    """Run the command, and print its errors. Return the exit status."""
+def _finished(work: Callable[[], int]) -> int:
+    """Do the work of the command, and print its errors. Return the exit status."""
     from autoscaler.config import ConfigurationError
     from autoscaler.controller.ports.github import GitHubError
     from autoscaler.github.app_setup import AppNotCreatedError
@@ -150,7 +162,7 @@ def _init(folder: Path, options: "Options", app: _App, browser: "Browser", *, ac
     from autoscaler.setup.private_files import NotWrittenError
 
     try:
-        return _run(folder, options, app, browser, accept=accept)
+        return work()
     except ConfigurationError as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
@@ -166,7 +178,26 @@ def _init(folder: Path, options: "Options", app: _App, browser: "Browser", *, ac
         return INTERRUPTED
 
 
-def _run(folder: Path, options: "Options", app: _App, browser: "Browser", *, accept: bool) -> int:
+def _refuse_with_demo(options: "Options", app: _App) -> None:
+    from autoscaler.setup.asking import given
+
+    if given(options) or app.by_hand or app.name is not None:
+        raise typer.BadParameter("--demo takes no options about a fleet or its App")
+
+
+def _demo(folder: Path) -> int:
+    from autoscaler.setup import demo, run
+
+    demo.refuse_without_lab()
+    run.make_folder(folder)
+    demo.write_demo(folder, folder / run.FLEET, typer.echo)
+    typer.echo("\nLeft to do, in this order:")
+    for number, step in enumerate(demo.demo_steps(folder, folder / run.FLEET), 1):
+        typer.echo(f"{number}. {step}")
+    return 0
+
+
+def _run(folder: Path, options: "Options", app: _App, browser: "Browser", accept: bool) -> int:
     from autoscaler.setup import run
     from autoscaler.setup.asking import Asking, choose, refuse_choices, webhook_url
 

@@ -67,14 +67,14 @@ class Front:
         self._queues = MotoQueues(answerers.moto)
         self.url = ""
 
-    async def start(self, routes: Sequence[web.RouteDef]) -> None:
-        """Listen on a free port of loopback, with these routes beside the API."""
+    async def start(self, routes: Sequence[web.RouteDef], port: int = 0) -> None:
+        """Listen on loopback, with these routes beside the API. Port 0 is any free one."""
         app = web.Application(client_max_size=MAX_REQUEST)
         app.add_routes([*routes, web.post("/{path:.*}", self._handle)])
         # Short, because long polls at the end of a lab get no message.
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        await web.TCPSite(self._runner, "127.0.0.1", port).start()
         host, port = self._runner.addresses[0][:2]
         self.url = f"http://{host}:{port}"
 

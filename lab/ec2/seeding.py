@@ -17,10 +17,17 @@ class Network:
     security_group: str
 
 
-async def seed_network(moto: MotoClient, region: str, zones: int) -> Network:
-    """Create a network with this number of zones (1 to 6, named a to f). Raises Ec2Error, ValueError."""
+async def seed_network(
+    moto: MotoClient, region: str, zones: int, seed: int | None = None
+) -> Network:
+    """Create a network with this number of zones (1 to 6, named a to f). Raises Ec2Error, ValueError.
+
+    `seed` is for the IDs, which are random without one (docs.getmoto.org, "Deterministic Identifiers").
+    """
     if not 1 <= zones <= MAX_ZONES:
         raise ValueError(f"zones must be 1 to {MAX_ZONES}, not {zones}")
+    if seed is not None:
+        await moto.forward(b"", f"moto-api/seed?a={seed}")
     vpc = (await moto.ask("CreateVpc", CidrBlock="10.0.0.0/16"))["vpc"]["vpcId"]
     names = tuple(f"{region}{letter}" for letter in "abcdef"[:zones])
     subnets = []

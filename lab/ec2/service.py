@@ -60,8 +60,9 @@ class LabEc2:
 
     `host` runs the machines; the caller closes it. `clock` gives lab time. If `moto` is given, it is shared
     (one account for each LabEc2) and left running; otherwise `start` starts one. Without a `signer` of identity
-    documents, a new one is created. Tests may change `faults`, `quotas`, `prices`, `throttling` and `delays` at
-    any time and read `instances`. `events` is the queue at `queue_url`, which receives each change of a state.
+    documents, a new one is created. It listens on `port` of loopback; 0 is any free one. Tests may change
+    `faults`, `quotas`, `prices`, `throttling` and `delays` at any time and read `instances`. `events` is the
+    queue at `queue_url`, which receives each change of a state.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class LabEc2:
         delays: Delays | None = None,
         moto: MotoProcess | None = None,
         signer: IdentitySigner | None = None,
+        port: int = 0,
     ) -> None:
         where = account or Account()
         self.account = where.id
@@ -94,6 +96,7 @@ class LabEc2:
         self._lifecycle = Lifecycle(self.instances, host, clock, self.faults, self.delays)
         self._shared_moto = moto
         self._signer = signer
+        self._port = port
         self._parts: _Running | None = None
         self._closing = AsyncExitStack()
 
@@ -114,7 +117,7 @@ class LabEc2:
             front = self._front(client)
             metadata = MetadataService(self.instances, signer, self.account, self.region)
             stack.push_async_callback(front.close)
-            await front.start(metadata.routes())
+            await front.start(metadata.routes(), self._port)
             self._lifecycle.metadata_root = front.url
             self._parts = _Running(front, client, signer, metadata)
             self._closing = stack.pop_all()
@@ -198,9 +201,12 @@ class LabEc2:
         """The number of requests to the metadata service by all instances."""
         return self._running.metadata.requests
 
-    async def seed_network(self, zones: int = 3) -> Network:
-        """Create a VPC with a subnet in each of this number of zones, and a security group."""
-        return await seed_network(self._running.client, self.region, zones)
+    async def seed_network(self, zones: int = 3, seed: int | None = None) -> Network:
+        """Create a VPC with a subnet in each of this number of zones, and a security group.
+
+        With a `seed` their IDs are the same each time, if nothing was created before.
+        """
+        return await seed_network(self._running.client, self.region, zones, seed)
 
     def metadata_url(self, instance_id: str) -> str:
         """Return the URL of an instance's metadata service, without `/latest`."""

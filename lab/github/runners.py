@@ -82,6 +82,7 @@ class Runners:
         self._by_name: dict[tuple[str, str], Runner] = {}
         self._of_scope: dict[str, dict[int, Runner]] = {}
         self.registered = 0
+        self.ids_after = 0
         self.names: Counter[str] = Counter()
 
     def add(
@@ -100,7 +101,7 @@ class Runners:
         self.names[name] += 1
         now = self._clock.now()
         runner = Runner(
-            id=self.registered,
+            id=self.ids_after + self.registered,
             name=name,
             scope=scope.key,
             group=group,

@@ -48,15 +48,15 @@ _SHUTDOWN = 1.0
 _FIRST_HOOK = 400_000_001
 
 
-def _free_port() -> socket.socket:
+def _listener(port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", 0))
+    listener.bind(("127.0.0.1", port))
     return listener
 
 
 class LabGitHub:
-    """A GitHub for the given Apps and organizations, on a free port of loopback.
+    """A GitHub for the given Apps and organizations, on loopback.
 
     `clock` gives lab time (`options.scale` lab seconds per real second). `wall` gives the Unix time by which
     JWTs and tokens are checked: the time with which the client's App signs. `middlewares` see every request
@@ -83,7 +83,7 @@ class LabGitHub:
             app.id: Webhook(app, _FIRST_HOOK + index, clock, self._timers, self._options)
             for index, app in enumerate(apps)
         }
-        self._workflows = Workflows(self._directory.organizations)
+        self._workflows = Workflows(self._directory.organizations, self._options.ids_after)
         chooser = random.Random(self._options.seed)  # noqa: S311 - which runner, not a secret
         self._actions = Actions(
             clock,
@@ -94,6 +94,7 @@ class LabGitHub:
             lambda job, action: self._events.job(job, action),
         )
         self._actions.lose = self._options.lose_jobs
+        self._actions.runners.ids_after = self._options.ids_after
         self._events: Events
         self.registration: Registration
         self._protocol = ProtocolRoutes(
@@ -118,7 +119,7 @@ class LabGitHub:
         self._server = web.AppRunner(
             application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN
         )
-        listener = _free_port()
+        listener = _listener(self._options.port)
         self._gateway.origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.api_url = self._gateway.origin + self._options.base_path
         application.add_routes(self._routes())

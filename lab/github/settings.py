@@ -222,7 +222,9 @@ class LabGitHubOptions:
     `base_path` begins every REST path; an Enterprise Server has `/api/v3`. For `list_cache` seconds, lists of
     runners are answered as before, so that `busy` may be out of date. Each request waits `latency` real seconds
     before it is carried out. A runner with a version below `oldest_runner` gets no jobs
-    (BrokerErrorKind.RunnerVersionTooOld of actions/runner's Sdk).
+    (BrokerErrorKind.RunnerVersionTooOld of actions/runner's Sdk). `port` is that of loopback; 0 is any
+    free one. The IDs of runs, jobs and runners are larger by `ids_after`: a controller that knows those of an
+    earlier GitHub must not meet them again.
     """
 
     scale: float = 1.0
@@ -240,3 +242,5 @@ class LabGitHubOptions:
     list_cache: float = 0.0
     latency: float = 0.0
     oldest_runner: str = "2.329.0"
+    port: int = 0
+    ids_after: int = 0

@@ -14,10 +14,15 @@ WORKFLOW_PATH = ".github/workflows/ci.yml"
 
 
 class Workflows:
-    """All runs and jobs that ever existed, by ID. `organizations` are by login in lower case."""
+    """All runs and jobs that ever existed, by ID. `organizations` are by login in lower case.
 
-    def __init__(self, organizations: Mapping[str, Organization]) -> None:
+    The IDs are larger by `ids_after`.
+    """
+
+    def __init__(self, organizations: Mapping[str, Organization], ids_after: int = 0) -> None:
         self._organizations = organizations
+        self._first_run = FIRST_RUN + ids_after
+        self._first_job = FIRST_JOB + ids_after
         self.jobs: dict[int, Job] = {}
         self.runs: dict[int, Run] = {}
         self.runs_of: dict[str, dict[int, Run]] = {}
@@ -44,7 +49,7 @@ class Workflows:
             repository = self.repository(spec.repository).full_name
             run_id = spec.run_id
             if run_id is None:
-                next_run = FIRST_RUN + len(self.runs) + len(fresh)
+                next_run = self._first_run + len(self.runs) + len(fresh)
                 run_id = fresh.setdefault((repository, spec.workflow), next_run)
             self._check_name(run_id, spec, names.setdefault(run_id, {}))
             planned.append((run_id, spec))
@@ -147,7 +152,7 @@ class Workflows:
             label_set(spec.labels),
             f"{repository.full_name}/{WORKFLOW_PATH}@{spec.branch}",
         )
-        number = FIRST_JOB + len(self.jobs)
+        number = self._first_job + len(self.jobs)
         job = Job(number, spec, run, kind, len(self.jobs), now, run.attempt)
         self.jobs[number] = job
         run.jobs[spec.name] = job

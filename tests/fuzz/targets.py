@@ -29,9 +29,16 @@ def _notice() -> Target:
     return NoticeTarget()
 
 
+def _app_page() -> Target:
+    from tests.fuzz.app_page_target import AppPageTarget
+
+    return AppPageTarget()
+
+
 TARGETS: dict[str, Callable[[], Target]] = {
     "webhook": _webhook,
     "bootstrap": _bootstrap,
     "identity": _identity,
     "notice": _notice,
+    "app_page": _app_page,
 }

@@ -25,7 +25,9 @@ from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.machines.machine import ExitReason, Machine
 from autoscaler.providers.ec2.identity.documents import IdentityVerifier
 from autoscaler.providers.ec2.notices.events import parse_notice
+from autoscaler.setup.app_page import AppPage
 from tests.fuzz import bootstrap_world, documents, webhook_target
+from tests.fuzz.app_page_target import AppPageTarget
 from tests.fuzz.bootstrap_target import BootstrapTarget
 from tests.fuzz.identity_target import IdentityTarget
 from tests.fuzz.notice_target import NoticeTarget
@@ -219,6 +221,30 @@ def test_a_planted_hole_in_the_notice_parsers_is_found(
     parse: Callable[[str], Notice | None], found: str
 ) -> None:
     assert first_finding(NoticeTarget(parse)).startswith(found)
+
+
+# --- holes in the page of `autoscaler init` -------------------------------------------------------
+
+
+class TakesAnEmptyState(AppPage):
+    def _is_ours(self, state: str) -> bool:
+        return not state or super()._is_ours(state)
+
+
+class ComparesText(AppPage):
+    def _is_ours(self, state: str) -> bool:
+        return hmac.compare_digest(state, self.state)  # raises for letters beyond ASCII
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        (TakesAnEmptyState, "a code was exchanged without this run's state"),
+        (ComparesText, "the page crashed: TypeError"),
+    ],
+)
+def test_a_planted_hole_in_the_app_page_is_found(kind: type[AppPage], found: str) -> None:
+    assert first_finding(AppPageTarget(kind)).startswith(found)
 
 
 # --- holes in the bootstrap service ---------------------------------------------------------------

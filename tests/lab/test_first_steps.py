@@ -9,7 +9,9 @@ from lab.first_steps import FirstSteps
 from lab.github.records import JobStatus
 
 if TYPE_CHECKING:
-    from lab.laboratory import Laboratory
+    from lab.ec2.service import LabEc2
+    from lab.github.server import LabGitHub
+    from lab.kubernetes.lab_pods import LabPods
 
 
 @dataclass
@@ -19,19 +21,17 @@ class Records:
     jobs: list[Any] = field(default_factory=list)
     runners: list[Any] = field(default_factory=list)
     instances: list[Any] = field(default_factory=list)
-    pods: list[Any] | None = None
+    pods: list[Any] = field(default_factory=list)
 
-    @property
-    def fleet(self) -> SimpleNamespace:
-        return SimpleNamespace(scale=60.0, skus={"cpu": {}, "gpu": {}})
 
-    @property
-    def github(self) -> SimpleNamespace:
-        return SimpleNamespace(jobs=self.jobs, runners=self.runners)
-
-    @property
-    def ec2(self) -> SimpleNamespace:
-        return SimpleNamespace(instances=self.instances)
+def steps_of(records: Records) -> FirstSteps:
+    return FirstSteps(
+        cast("LabGitHub", records),
+        cast("LabEc2", records),
+        cast("LabPods", records.pods),
+        ("cpu", "gpu"),
+        60.0,
+    )
 
 
 def job(sku: str, status: JobStatus) -> SimpleNamespace:
@@ -46,7 +46,7 @@ def instance(sku: str, state: InstanceState) -> SimpleNamespace:
 
 def test_the_steps_of_a_sku_are_worded_in_order_and_once() -> None:
     records = Records([job("cpu", JobStatus.QUEUED), job("gpu", JobStatus.BLOCKED)])
-    steps = FirstSteps(cast("Laboratory", records))
+    steps = steps_of(records)
     assert steps.new({}) == ["GitHub queues 1 job for cpu"]
     assert steps.new({}) == []
     records.jobs = [job("cpu", JobStatus.IN_PROGRESS), job("cpu", JobStatus.COMPLETED)]
@@ -60,12 +60,12 @@ def test_the_steps_of_a_sku_are_worded_in_order_and_once() -> None:
         "EC2 terminates a machine of cpu",
     ]
     assert steps.new({}) == []
-    records.pods = [SimpleNamespace(sku="gpu")]
+    records.pods.append(SimpleNamespace(sku="gpu"))
     assert steps.new({}) == ["The controller creates 1 pod for gpu"]
 
 
 def test_a_refused_launch_is_worded_once_for_each_zone_and_reason() -> None:
-    steps = FirstSteps(cast("Laboratory", Records()))
+    steps = steps_of(Records())
     name = "autoscaler_offerings_refused_total"
     labels = 'capacity_type="spot",provider="lab",reason="capacity",zone="us-east-1a"'
     other = labels.replace("1a", "1b")

@@ -106,6 +106,11 @@ async def test_the_second_run_writes_nothing(owner: Owner) -> None:
     assert owner.said == []
 
 
+@pytest.mark.case(
+    "a link of another site brings a code to the page of `autoscaler init`",
+    topic="Hostile input",
+    source="GitHub: registering an App from a manifest",
+)
 async def test_a_wrong_state_is_refused_and_the_right_one_still_works(owner: Owner) -> None:
     async def visit(address: str) -> None:
         page = await owner.browser.open(f"{address}?code=abc&state=wrong")
@@ -117,6 +122,11 @@ async def test_a_wrong_state_is_refused_and_the_right_one_still_works(owner: Own
     assert (await owner.init(visit)).problems == ()
 
 
+@pytest.mark.case(
+    "the code of a new App is used twice",
+    topic="GitHub's REST API",
+    source="GitHub: registering an App from a manifest",
+)
 async def test_a_second_use_of_the_code_creates_nothing(owner: Owner) -> None:
     seen: list[str] = []
 
@@ -143,6 +153,11 @@ async def test_a_second_use_of_the_code_creates_nothing(owner: Owner) -> None:
     assert not (owner.folder / "github-app.pem").exists()
 
 
+@pytest.mark.case(
+    "the code of a new App is older than an hour",
+    topic="GitHub's REST API",
+    source="GitHub: registering an App from a manifest",
+)
 async def test_a_code_is_valid_for_an_hour(owner: Owner) -> None:
     async def visit(address: str) -> None:
         page = await owner.browser.send(await owner.browser.open(address))
@@ -154,6 +169,11 @@ async def test_a_code_is_valid_for_an_hour(owner: Owner) -> None:
     assert not (owner.folder / "fleet.yaml").exists()
 
 
+@pytest.mark.case(
+    "the name of a new App is taken",
+    topic="GitHub's REST API",
+    source="GitHub: registering an App",
+)
 async def test_a_name_that_is_taken_is_changed_on_githubs_page(owner: Owner) -> None:
     owner.github.registration.by_hand(
         app_plan(choose(owner.options(), Asking(accept=True)), NAME).by_hand
