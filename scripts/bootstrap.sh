@@ -54,7 +54,6 @@ install_packages() {
 
 python="$(find_python)"
 packages=()
-proxies=()
 "$python" -c 'import ensurepip, venv' 2> /dev/null || packages+=(
   "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
 )
@@ -62,13 +61,9 @@ proxies=()
 command -v setpriv > /dev/null || packages+=(util-linux)
 if [[ "$purpose" == systems ]]; then
   # Tests build machine images and container images. They download as an image's build does, sign packages, check
-  # signatures, plant bugs, and trace system calls.
-  for tool in buildah mmdebstrap packer curl gpg gpg-agent openssl patch strace; do
+  # signatures, plant bugs, trace system calls, and check the examples of proxies.
+  for tool in buildah mmdebstrap packer curl gpg gpg-agent openssl patch strace nginx caddy; do
     command -v "$tool" > /dev/null || packages+=("$tool")
-  done
-  # They check the examples of proxies.
-  for tool in nginx caddy; do
-    command -v "$tool" > /dev/null || proxies+=("$tool")
   done
   # They run Windows machines under Wine, which needs x64 for the programs of Windows on x64.
   [[ "$HOSTTYPE" != x86_64 ]] || command -v wine > /dev/null || packages+=(wine wine64)
@@ -78,9 +73,11 @@ if [[ "$purpose" == systems ]]; then
   [[ "$(PATH="$PATH:/sbin" ldconfig -p 2> /dev/null)" == *libatomic.so.1* ]] || packages+=(libatomic1)
 fi
 # Debian starts a server when it installs it, but not a masked one.
-((${#proxies[@]} == 0)) || systemctl mask --quiet "${proxies[@]}" 2> /dev/null || true
-((${#packages[@]} + ${#proxies[@]} == 0)) || install_packages "${packages[@]}" "${proxies[@]}"
-((${#proxies[@]} == 0)) || systemctl unmask --quiet "${proxies[@]}" 2> /dev/null || true
+proxies=()
+for tool in nginx caddy; do [[ " ${packages[*]} " != *" $tool "* ]] || proxies+=("$tool"); done
+for tool in "${proxies[@]}"; do systemctl mask --quiet "$tool" 2> /dev/null || true; done
+((${#packages[@]} == 0)) || install_packages "${packages[@]}"
+for tool in "${proxies[@]}"; do systemctl unmask --quiet "$tool" 2> /dev/null || true; done
 
 # Downloads the files that some tests compare with, if they are missing. Without them those tests print
 # what they need.

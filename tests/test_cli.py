@@ -160,6 +160,7 @@ def test_help_imports_only_what_it_needs() -> None:
         "commands |= {images} | {f'{images}.{name}' for name in ('bake', 'commands')}\n"
         "commands |= {f'autoscaler.operator_commands.{name}' for name in ('alerts', 'fleet_file', 'options')}\n"
         "commands.add('autoscaler.operator_commands.store')\n"
+        "commands |= {'autoscaler.doctor', 'autoscaler.doctor.command'}\n"
         "host = 'autoscaler.operator_commands.host'\n"
         "commands |= {host, f'{host}.commands'}\n"
         "assert ours == {'autoscaler', 'autoscaler.cli'} | commands, ours\n"

@@ -27,6 +27,8 @@ SYSTEMS_ONLY = (
     "openssl",
     "patch",
     "strace",
+    "nginx",
+    "caddy",
 )
 WINE = ("wine", "wine64") if platform.machine() == "x86_64" else ()
 UV = """#!/bin/sh

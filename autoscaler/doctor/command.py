@@ -34,7 +34,7 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Check all that the fleet needs, and print what is wrong and what mends it.
+    """Check the fleet and what it needs. Print what is wrong and how to mend it.
 
     Asks GitHub, AWS, the clusters and this host, and changes nothing. Exits with 1 if something is wrong.
     """

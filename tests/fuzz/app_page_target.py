@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from random import Random
 from urllib.parse import quote, urlencode
 
-from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from autoscaler.github.apps.permissions import permissions_for
@@ -81,7 +80,7 @@ class AppPageTarget:
                 return f"the page crashed: {described(error)}"
             if len(codes) > min(allowed, 1):
                 return "a code was exchanged without this run's state, or twice"
-            if isinstance(answer, web.Response) and MARK in (answer.text or ""):
+            if MARK in (answer.text or ""):
                 return "an answer shows what a stranger sent"
         return None if len(codes) == min(allowed, 1) else "GitHub's own answer was refused"
 

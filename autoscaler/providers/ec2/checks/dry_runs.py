@@ -27,8 +27,8 @@ _NOT_RUNNING = frozenset({"terminated", "shutting-down"})
 Answers = dict[str, str | None]
 
 
-class Trials:
-    """The trials of one provider. Nothing is created: every call that could has `DryRun`."""
+class DryRuns:
+    """The dry runs of one provider. Nothing is created: every call that could has `DryRun`."""
 
     def __init__(self, account: Account, settings: Ec2Settings) -> None:
         self._account, self._settings = account, settings

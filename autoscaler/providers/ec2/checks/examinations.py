@@ -11,7 +11,7 @@ from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.checks import Check, Examination, fine, unknown, wrong
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName
 from autoscaler.providers.ec2.checks.account import Account, AwsNotAskedError, AwsRefusedError
-from autoscaler.providers.ec2.checks.dry_runs import Trials
+from autoscaler.providers.ec2.checks.dry_runs import DryRuns
 from autoscaler.providers.ec2.checks.images import find_image
 from autoscaler.providers.ec2.checks.judgement import (
     DENIED,
@@ -114,8 +114,8 @@ class _Provider:
         return [judge_identity(found["Arn"], found["Account"], self._section.account)]
 
     async def _permissions(self) -> list[Check]:
-        trials = Trials(self.account, self.settings())
-        return judge_permissions(*await trials.run())
+        dry_runs = DryRuns(self.account, self.settings())
+        return judge_permissions(*await dry_runs.run())
 
     async def _read_subnets(self) -> list[Subnet]:
         # By a filter: with SubnetIds, EC2 refuses the whole call if one does not exist.
