@@ -18,7 +18,9 @@ class StillLab:
     time: float = 0.0
     statuses: list[JobStatus] = field(default_factory=lambda: [JobStatus.QUEUED])
     there: list[str] = field(default_factory=list)
-    fleet: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(scale=80.0))
+    fleet: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(scale=80.0, skus={}))
+    ec2: None = None
+    pods: None = None
     controller: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(running=True))
 
     @property

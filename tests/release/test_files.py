@@ -34,7 +34,7 @@ LOCKED: list[dict[str, Any]] = [
 
 
 def test_the_wheel_has_every_file_of_the_product_and_the_runbooks() -> None:
-    listed = ["git", "ls-files", "autoscaler", "docs/runbooks"]
+    listed = ["git", "ls-files", "autoscaler", "docs/runbooks", "lab"]
     tracked = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
     wanted = {
         name.replace("docs/runbooks/", "autoscaler/console/runbooks/")
@@ -44,7 +44,7 @@ def test_the_wheel_has_every_file_of_the_product_and_the_runbooks() -> None:
     }
     found = {one.distribution_path for one in WheelBuilder(str(ROOT)).recurse_included_files()}
     assert wanted - found == set()
-    assert {Path(one).parts[0] for one in found} == {"autoscaler"}
+    assert {Path(one).parts[0] for one in found} == {"autoscaler", "lab"}
 
 
 def test_the_bill_lists_what_is_needed_and_no_other_package(tmp_path: Path) -> None:
