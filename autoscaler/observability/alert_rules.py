@@ -93,7 +93,7 @@ def _rule(parameters: AlertParameters, alert: Alert) -> dict[str, Any]:
 
 def _others(parameters: AlertParameters) -> Iterator[Alert]:
     scale = parameters.scale
-    yield from _waits()
+    yield from _waits(parameters.scale)
     yield _machines_not_ready(scale)
     yield from _launches(scale)
     yield from _machines(scale)
@@ -125,7 +125,7 @@ def _waiting(codes: Iterable[Code]) -> str:
     return f'autoscaler_jobs_waiting_by_reason{{reason=~"{"|".join(codes)}"}}'
 
 
-def _waits() -> Iterator[Alert]:
+def _waits(scale: float) -> Iterator[Alert]:
     for runbook, after, why in (
         (table.OUT_OF_CAPACITY, 15 * MINUTE, "no provider has capacity for it."),
         (table.LIMIT_REACHED, 30 * MINUTE, "a limit is reached: {{ $labels.reason }}."),
@@ -142,7 +142,7 @@ def _waits() -> Iterator[Alert]:
     ):
         waiting = f"sum by (sku, reason) ({_waiting(that_fire(runbook))}) > 0"
         yield Alert(runbook, waiting, after, f"Jobs of {{{{ $labels.sku }}}} wait, because {why}")
-    yield from _not_served()
+    yield from _not_served(scale)
     yield _of(
         FaultCode.JOB_WAITS_FOR_HOURS,
         "max by (sku) (autoscaler_oldest_waiting_job_age_seconds) > {above}",
@@ -151,17 +151,24 @@ def _waits() -> Iterator[Alert]:
     )
 
 
-def _not_served() -> Iterator[Alert]:
-    """Yield the alerts for several jobs, and for an old one, that no SKU serves or that `access` refuses."""
-    several, old = table.NOT_SERVED.above, table.NOT_SERVED.within
-    refused = f"sum by (reason) ({_waiting(sorted(table.DECIDED_BY_ACCESS))})"
-    for count, kind in (
-        ("sum by (reason) (autoscaler_jobs_without_sku)", "No SKU serves"),
-        (refused, "access refuses"),
+def _not_served(scale: float) -> Iterator[Alert]:
+    """Yield the alerts for several jobs, or an old one, that no SKU serves or that `access` refuses.
+
+    Both are one rule: Prometheus refuses two with the same name and labels ("duplicate sample").
+    """
+    several, after = table.NOT_SERVED.above, 5 * MINUTE
+    old = span((table.NOT_SERVED.within - after) * scale)
+    for series, kind in (
+        ("autoscaler_jobs_without_sku", "No SKU serves"),
+        (_waiting(sorted(table.DECIDED_BY_ACCESS)), "access refuses"),
     ):
-        for bound, after in ((f">= {several:g}", 5 * MINUTE), ("> 0", old)):
-            summary = f"{kind} jobs that GitHub keeps queued for a day: {{{{ $labels.reason }}}}."
-            yield Alert(table.JOBS_NOT_SERVED, f"{count} {bound}", after, summary)
+        yield Alert(
+            table.JOBS_NOT_SERVED,
+            f"sum by (reason) ({series}) >= {several:g} or sum by (reason) "
+            f"(min_over_time({series}[{old}]) and {series} offset {old}) > 0",
+            after,
+            f"{kind} jobs that GitHub keeps queued for a day: {{{{ $labels.reason }}}}.",
+        )
 
 
 def _machines_not_ready(scale: float) -> Alert:

@@ -103,6 +103,8 @@ FAULTS = {
         counter=True,
         # Two machines of another image failed, too: these do not fire.
         constant=((failed_checks("ami-0a"), 2),),
+        # Jobs start, on machines of another image: else the alert lasts for two hours.
+        rising=((STARTED, 1),),
     ),
     "RunnerVersionRefused": Fault(
         'autoscaler_runner_exits_total{sku="gpu",reason="version_deprecated"}',
@@ -224,8 +226,23 @@ def test_an_alert_on_a_counter_sees_the_first_events_of_a_series(name: str, tmp_
     fault = FAULTS[name]
     series = [{"series": fault.series, "values": "_x60 " + " ".join(["3"] * 60)}]
     series += [{"series": one, "values": f"{value:g}x120"} for one, value in fault.constant]
+    series += [{"series": one, "values": f"0+{value:g}x120"} for one, value in fault.rising]
     checks = [firing(name, QUIET - 1, False), firing(name, QUIET + 5, True)]
     checks.append(firing(name, QUIET + 35, False))
+    run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": checks}])
+
+
+@pytest.mark.systems
+def test_failing_health_checks_fire_until_a_job_starts(tmp_path: Path) -> None:
+    fault = FAULTS["HealthChecksFail"]
+    series = [
+        {"series": fault.series, "values": "_x60 " + " ".join(["3"] * 120)},
+        {"series": STARTED, "values": "7x100 8x80"},
+    ]
+    checks = [
+        firing("HealthChecksFail", second, expected)
+        for second, expected in ((QUIET + 35, True), (99, True), (103, False))
+    ]
     run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": checks}])
 
 
