@@ -39,7 +39,7 @@ from tests.command_line import example as example
 from tests.command_line import run
 from tests.host.fake_systemd import Place
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root installs")
 
 
 class OwnUserHost(ThisHost):
@@ -298,6 +298,7 @@ def test_a_dry_run_prints_the_unit_and_no_secret(
     assert not place.there("etc/autoscaler").exists()
 
 
+@as_root
 def test_an_invalid_fleet_file_is_refused_as_check_refuses_it(
     example: Path, place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:

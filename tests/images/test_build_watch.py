@@ -87,16 +87,21 @@ def test_after_an_operators_interrupt_packer_is_killed_as_well() -> None:
 def test_a_packer_that_ignores_its_interrupt_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packer, script = tmp_path / "packer", tmp_path / "script.py"
+    packer, script, builds = tmp_path / "packer", tmp_path / "script.py", tmp_path / "builds"
     script.write_text(
         "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "print('building', flush=True)\nwhile True: signal.pause()\n"
+        f"open({str(builds)!r}, 'w')\nwhile True: signal.pause()\n"
     )
     # The path of an interpreter after `#!` may have no space.
     packer.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{script}'\n")
     packer.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     times = iter(range(0, 10**9, 300))
-    watch = BuildWatch(lambda: "terminated", lambda: float(next(times)), poll=0.01)
+    watch = BuildWatch(
+        # Not before it ignores the interrupt.
+        lambda: "terminated" if builds.exists() else "running",
+        lambda: float(next(times)),
+        poll=0.01,
+    )
     assert run_packer(["build"], watch) != 0
     assert "killed" in watch.reason
