@@ -184,6 +184,7 @@ async def _setup(client: Recorder) -> None:
     await client.as_app("GET", "/app")
     hook = {"url": "https://h.example/webhook", "content_type": "json", "insecure_ssl": "0"}
     await client.as_app("PATCH", "/app/hook/config", {**hook, "secret": SECRET})
+    await client.as_app("GET", "/app/hook/config")
     client.lab.point_webhook(None)
     found = await client.ask("GET", "/repos/acme/rocket")
     group = {
