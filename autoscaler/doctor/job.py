@@ -23,7 +23,7 @@ from autoscaler.model.reasons.unmatched import are_hosted
 from autoscaler.operator_commands.client import OperatorClient, OperatorRequestFailedError
 from autoscaler.operator_commands.endpoint import UnusableUrlError, configured_endpoint
 from autoscaler.operator_commands.options import JobPage
-from autoscaler.views.explanation import unmatched
+from autoscaler.views.jobs.explanation import unmatched
 
 
 class ControllerNotAskedError(Exception):

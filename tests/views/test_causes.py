@@ -20,10 +20,10 @@ from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, RECOVERS_AFTER,
 from autoscaler.views.faults.causes import by_cause
 from autoscaler.views.faults.counts import Counts
 from autoscaler.views.faults.fault_list import FLOOD
-from autoscaler.views.jobs import view_of
+from autoscaler.views.jobs.job import view_of
+from autoscaler.views.jobs.waits import next_event
 from autoscaler.views.offerings import offerings_of
 from autoscaler.views.status import StatusView, status
-from autoscaler.views.waits import next_event
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 

@@ -22,17 +22,17 @@ from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.model.wait_objectives import with_overdue
 from autoscaler.views import grid, machines
 from autoscaler.views.cost import CostView, Spent, cost
-from autoscaler.views.explanation import (
+from autoscaler.views.faults.counts import Counts
+from autoscaler.views.grid import Grid, RepositoryView
+from autoscaler.views.jobs.explanation import (
     Explanation,
     explain_job,
 )
-from autoscaler.views.faults.counts import Counts
-from autoscaler.views.grid import Grid, RepositoryView
+from autoscaler.views.jobs.past import Past, past_of, waited_until
+from autoscaler.views.jobs.waits import Reasons
 from autoscaler.views.machines import MachineView
 from autoscaler.views.overview import Overview, oldest_jobs
-from autoscaler.views.past import Past, past_of, waited_until
 from autoscaler.views.status import StatusView, status
-from autoscaler.views.waits import Reasons
 
 KINDS = ("job", "machine", "runner", "launch_request", "sku", "provider", "fleet", "installation")
 """Kinds of history (`HistoryRow.kind`) in which a name is looked up."""
