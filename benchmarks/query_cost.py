@@ -19,14 +19,14 @@ from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.planner.planner import plan
 from autoscaler.server.operators.filters import MAX_ROWS, MAX_SKIPPED
-from autoscaler.views.explanation import explain_job
 from autoscaler.views.faults.counts import Counts
-from autoscaler.views.job_lists import JobFilter, running_jobs, waiting_jobs
+from autoscaler.views.jobs.explanation import explain_job
+from autoscaler.views.jobs.lists import JobFilter, running_jobs, waiting_jobs
+from autoscaler.views.jobs.waits import Reasons
 from autoscaler.views.listed import Part
 from autoscaler.views.machines import MachineFilter, machines
 from autoscaler.views.preview import demand_of, preview, under
 from autoscaler.views.status import status
-from autoscaler.views.waits import Reasons
 from benchmarks import sent_fleet
 from benchmarks.crowded_fleet import NOW, Crowd, crowded
 

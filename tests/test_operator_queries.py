@@ -14,7 +14,7 @@ from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.model.wording import duration
-from autoscaler.views.past import FailedTries, Past, WaitedFor
+from autoscaler.views.jobs.past import FailedTries, Past, WaitedFor
 from tests.ledger.builders import World, failure
 from tests.planner.fleets import catalogue, sku
 from tests.test_operator_commands import Controller

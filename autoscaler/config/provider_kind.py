@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from autoscaler.config.configuration import Configuration
+from autoscaler.config.examinations import Check, Examination, fine, wrong
 from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.settings.fleet import ProviderSection, Settings
 from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, SkuSettings
 from autoscaler.controller.ports.provider import ProviderFactory
-from autoscaler.model.checks import Check, Examination, fine, wrong
 from autoscaler.model.identifiers import ProviderName
 
 AnySection = TypeVar("AnySection", bound=ProviderSection)

@@ -16,13 +16,13 @@ from autoscaler.model.reasons.table import cause_of
 from autoscaler.model.wait_objectives import total
 from autoscaler.model.wording import in_words
 from autoscaler.views.cost import CostView
-from autoscaler.views.explanation import Explanation
 from autoscaler.views.grid import Grid, RepositoryView
-from autoscaler.views.jobs import JobView
+from autoscaler.views.jobs.explanation import Explanation
+from autoscaler.views.jobs.job import JobView
+from autoscaler.views.jobs.past import Past, job_stages, machine_stages
 from autoscaler.views.machines import MachineView
 from autoscaler.views.offerings import OptionView
 from autoscaler.views.overview import Overview
-from autoscaler.views.past import Past, job_stages, machine_stages
 from autoscaler.views.quotas import QuotaView
 from autoscaler.views.status import SkuView, StatusView
 

@@ -186,6 +186,7 @@ class Controller:
             providers,
             lambda: self.reconciler.plan,
             self.recent_past,
+            self.fault_history,
             ports.observed,
             ports.spent,
             self._image_name,
@@ -221,7 +222,9 @@ class Controller:
             telemetry,
             background,
         )
-        self.fault_history = FaultHistory(journal, store, lambda: self.queries.status(), clock)
+        self.fault_history = FaultHistory(
+            journal, store, lambda: self.queries.status().faults, clock
+        )
         self.group_watch = GroupWatch(journal, ports.github, ports.lists, telemetry, background)
         self.version_watch = RunnerVersionWatch(journal, ports.lists, telemetry, background)
         return [

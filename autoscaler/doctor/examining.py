@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 
 from autoscaler.config import Configuration
+from autoscaler.config.examinations import Check, Examination, unknown
 from autoscaler.doctor import github, host
-from autoscaler.model.checks import Check, Examination, unknown
 from autoscaler.model.identifiers import Seconds
 from autoscaler.observability.redaction import redact_text
 from autoscaler.providers.registry import provider_kinds

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from autoscaler.app.translation import catalogue, github_settings
 from autoscaler.config import Configuration, ConfigurationError
+from autoscaler.config.examinations import Check, Examination, skipped, unknown, wrong
 from autoscaler.console.links import GitHubPages
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.telemetry import Telemetry
@@ -32,7 +33,6 @@ from autoscaler.github.inspection import AppFacts, Inspection
 from autoscaler.github.requests.outcomes import NotShownError
 from autoscaler.images.load import load_versions
 from autoscaler.model.catalogue import Catalogue, Scope
-from autoscaler.model.checks import Check, Examination, skipped, unknown, wrong
 from autoscaler.model.identifiers import InstallationId, Installations, Seconds
 from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 from autoscaler.providers.registry import provider_kinds

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from autoscaler.config.examinations import Check, fine, skipped, unknown, wrong
 from autoscaler.console.links import GitHubPages
 from autoscaler.github.apps.permissions import EVENT, missing_permissions
 from autoscaler.github.inspection import AppFacts, AppRefused, InstallationFacts, LimitFacts
 from autoscaler.github.requests.outcomes import CLOCK_TOLERANCE
 from autoscaler.model.catalogue import Catalogue, Scope
-from autoscaler.model.checks import Check, fine, skipped, unknown, wrong
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.jobs.runner_group_excess import Excess, RunnerGroup, excesses
 

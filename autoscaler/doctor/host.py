@@ -18,10 +18,10 @@ import aiohttp
 from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import server_settings
 from autoscaler.config import Configuration, ConfigurationError, Problem
+from autoscaler.config.examinations import Check, Examination, fine, skipped, wrong
 from autoscaler.config.files.pem import certificates, read_pem
 from autoscaler.config.files.regular_files import UnusableFileError
 from autoscaler.github.requests.transport import proxy_for
-from autoscaler.model.checks import Check, Examination, fine, skipped, wrong
 from autoscaler.model.wording import counted
 
 GROUP = "Host"

@@ -7,13 +7,13 @@ from typing import Any
 
 from autoscaler.app.translation import github_settings
 from autoscaler.config import Configuration, ConfigurationError
+from autoscaler.config.examinations import Check, fine, skipped, unknown, wrong
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.system import SystemClock
 from autoscaler.doctor.github import REQUEST_WITHIN, catalogue_of
 from autoscaler.github.client import GitHubClient
 from autoscaler.model.catalogue import Catalogue
-from autoscaler.model.checks import Check, fine, skipped, unknown, wrong
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs.access_rules import rule_against
@@ -23,7 +23,7 @@ from autoscaler.model.reasons.unmatched import are_hosted
 from autoscaler.operator_commands.client import OperatorClient, OperatorRequestFailedError
 from autoscaler.operator_commands.endpoint import UnusableUrlError, configured_endpoint
 from autoscaler.operator_commands.options import JobPage
-from autoscaler.views.explanation import unmatched
+from autoscaler.views.jobs.explanation import unmatched
 
 
 class ControllerNotAskedError(Exception):

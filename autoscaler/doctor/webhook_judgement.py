@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from autoscaler.config.examinations import Check, fine, unknown, wrong
 from autoscaler.github.apps.permissions import EVENT
 from autoscaler.github.inspection import DeliveryFacts, HookFacts
-from autoscaler.model.checks import Check, fine, unknown, wrong
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.wording import counted, duration
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.wait_objectives import Starts, WaitObjective
-from autoscaler.views.jobs import JobView, undecided_jobs, view_of
+from autoscaler.views.jobs.job import JobView, undecided_jobs, view_of
+from autoscaler.views.jobs.waiting import oldest_of
+from autoscaler.views.jobs.waits import NextEvent, Reasons, next_event
 from autoscaler.views.status import StatusView
-from autoscaler.views.waiting import oldest_of
-from autoscaler.views.waits import NextEvent, Reasons, next_event
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from autoscaler.model.wait_objectives import Starts, with_overdue
 from autoscaler.views.faults.counts import Counts
 from autoscaler.views.faults.fault_list import faults
 from autoscaler.views.faults.of_machines import circuits
-from autoscaler.views.waiting import Oldest, Run, overdue, waiting_jobs
-from autoscaler.views.waits import Reasons
+from autoscaler.views.jobs.waiting import Oldest, Run, overdue, waiting_jobs
+from autoscaler.views.jobs.waits import Reasons
 
 
 @dataclass(frozen=True, slots=True)

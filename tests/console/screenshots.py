@@ -6,7 +6,7 @@ from typing import Literal
 
 from playwright.async_api import Browser
 
-from autoscaler.views.job_lists import JobFilter, waiting_jobs
+from autoscaler.views.jobs.lists import JobFilter, waiting_jobs
 from autoscaler.views.listed import Part
 from autoscaler.views.machines import MachineFilter, machines
 from tests.console.browser import DESKTOP, PHONE, browser, sign_in, tab

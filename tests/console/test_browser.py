@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from autoscaler.views.job_lists import JobFilter, running_jobs, waiting_jobs
+from autoscaler.views.jobs.lists import JobFilter, running_jobs, waiting_jobs
 from autoscaler.views.listed import Part
 from autoscaler.views.machines import MachineFilter, machines
 from tests.console.browser import DESKTOP, PHONE, Tab, browser, chromium, sign_in, tab
@@ -212,6 +212,27 @@ async def test_an_open_page_shows_a_change_without_a_reload(shown: Shown) -> Non
         # A screen reader announces the status.
         assert await news.inner_text() == await heading.inner_text() == verdict
         assert one.complaints == []
+
+
+@pytest.mark.systems
+async def test_an_open_page_says_that_it_is_old_until_the_controller_answers_again(
+    shown: Shown,
+) -> None:
+    shown.console.endpoint._live._every = 0.05
+    async with tab(shown.browser, shown.console) as one:
+        await sign_in(one)
+        await one.page.get_by_text("Live.").wait_for()
+        old, heading = one.page.get_by_role("alert"), one.page.get_by_role("heading", level=1)
+        verdict = await heading.inner_text()
+        assert await old.inner_text() == ""
+        await one.page.route(one.page.url, lambda route: route.abort("connectionrefused"))
+        shown.scene.controller.parts.recent_past.changes += 1
+        await one.page.get_by_text("Not refreshed since").wait_for()
+        assert await heading.inner_text() == verdict
+        assert not await one.page.get_by_text("Live.").is_visible()
+        await one.page.unroute(one.page.url)
+        await one.page.get_by_text("Live.").wait_for()
+        assert await old.inner_text() == ""
 
 
 @pytest.mark.systems

@@ -9,7 +9,7 @@ from autoscaler.model import events as e
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.wait_objectives import Starts
-from autoscaler.views.job_lists import JobFilter, waiting_jobs
+from autoscaler.views.jobs.lists import JobFilter, waiting_jobs
 from autoscaler.views.listed import Part
 from autoscaler.views.machines import MachineFilter, machines
 from autoscaler.views.offerings import offerings_of

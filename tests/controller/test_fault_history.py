@@ -1,7 +1,5 @@
 """Faults in the stored history: begins, ends, restarts."""
 
-from dataclasses import replace
-
 from autoscaler.controller.ports.provider_errors import ProviderError
 from autoscaler.controller.reporting.fault_history import MOST_A_DAY, FaultHistory, recorded_faults
 from autoscaler.model.identifiers import Instant
@@ -57,6 +55,9 @@ async def test_a_restart_continues_the_faults_that_last() -> None:
     _, began = await refused(world)
     again = Controller(world)
     await again.resume()
+    await look(again)
+    (lasting,) = [one for one in again.queries.status().faults if one.code == "capacity"]
+    assert lasting.since == began
     await say(again, 1, JobState.COMPLETED)
     await look(again)
     (found,) = await spells(world)
@@ -73,11 +74,8 @@ async def test_a_day_has_a_maximum_of_faults() -> None:
     world = World()
     controller = Controller(world)
     await controller.resume()
-    seen = controller.queries.status()
     many = tuple(Fault.of(FaultCode.PROVIDER_NOT_LISTED, f"p{k}") for k in range(MOST_A_DAY + 1))
-
-    crowded = replace(seen, faults=many)
-    history = FaultHistory(controller.journal, world.store, lambda: crowded, world.clock)
+    history = FaultHistory(controller.journal, world.store, lambda: many, world.clock)
     await history.look()
     await history.look()
     assert len(await recorded_faults(world.store)) == MOST_A_DAY

@@ -11,8 +11,8 @@ from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import MachineState
-from autoscaler.views.explanation import explain_labels
-from autoscaler.views.job_lists import JobFilter, running_jobs, unmatched_jobs, waiting_jobs
+from autoscaler.views.jobs.explanation import explain_labels
+from autoscaler.views.jobs.lists import JobFilter, running_jobs, unmatched_jobs, waiting_jobs
 from autoscaler.views.listed import Part
 from autoscaler.views.machines import MachineFilter, knows_sku, machines
 from tests.controller.agents import launched, queue, say

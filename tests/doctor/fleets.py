@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autoscaler.config import Problem
+from autoscaler.config.examinations import Check
 from autoscaler.console.links import GitHubPages
 from autoscaler.doctor import host
 from autoscaler.doctor.github_judgement import (
@@ -27,7 +28,6 @@ from autoscaler.github.inspection import (
     LimitFacts,
 )
 from autoscaler.model.catalogue import Access, Catalogue, Scope
-from autoscaler.model.checks import Check
 from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 from autoscaler.providers.ec2.checks import judgement as ec2
 from autoscaler.providers.ec2.checks.judgement import USES, Egress, Subnet

@@ -13,16 +13,16 @@ from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, Starts, WaitObjective
 from autoscaler.views import grid
 from autoscaler.views.cost import CostView, Spent, cost
-from autoscaler.views.explanation import (
+from autoscaler.views.faults.counts import Counts
+from autoscaler.views.jobs.explanation import (
     Explanation,
     explain_job,
 )
-from autoscaler.views.faults.counts import Counts
+from autoscaler.views.jobs.past import Past
+from autoscaler.views.jobs.waits import Reasons
 from autoscaler.views.machines import MachineView, named, view_of
 from autoscaler.views.overview import Overview, Sample, oldest_jobs
-from autoscaler.views.past import Past
 from autoscaler.views.status import StatusView, status
-from autoscaler.views.waits import Reasons
 from tests.ledger.builders import World
 
 

@@ -28,9 +28,9 @@ from autoscaler.server.operators.console_pages import ConsolePages
 from autoscaler.server.operators.sessions import LIFETIME, MOST_SESSIONS, Sessions
 from autoscaler.server.tokens import MOST_WRONG, WRONG_FOR, WrongTokens
 from autoscaler.views.grid import Commit
-from autoscaler.views.job_lists import JobFilter, running_jobs
+from autoscaler.views.jobs.lists import JobFilter, running_jobs
+from autoscaler.views.jobs.past import FailedTries, Past, WaitedFor
 from autoscaler.views.listed import Part
-from autoscaler.views.past import FailedTries, Past, WaitedFor
 from tests.console.serving import OPERATOR, READER, Console, NoWebhook, Tokens, pages, served
 from tests.ledger.builders import ALICE, World
 from tests.patience import PATIENCE

@@ -15,13 +15,13 @@ from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.operators import held
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import DECIDED_BY_ACCESS, FaultCode, Unmatched
-from autoscaler.views.explanation import explain_job
 from autoscaler.views.grid import repositories
-from autoscaler.views.job_lists import JobFilter, waiting_jobs
+from autoscaler.views.jobs.explanation import explain_job
+from autoscaler.views.jobs.lists import JobFilter, waiting_jobs
+from autoscaler.views.jobs.waits import Reasons
 from autoscaler.views.listed import Part
 from autoscaler.views.overview import Overview
 from autoscaler.views.status import SkuView, StatusView
-from autoscaler.views.waits import Reasons
 
 NOT_SERVED = frozenset(Unmatched) | DECIDED_BY_ACCESS
 """The codes of jobs that get no machine, and do not count as waiting."""

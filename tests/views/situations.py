@@ -20,8 +20,8 @@ from autoscaler.simulator.world.schedule import REPOSITORY, Fault, JobArrival, S
 from autoscaler.simulator.world.setting import Setting
 from autoscaler.simulator.world.virtual_time import EPOCH, run, unowned
 from autoscaler.simulator.world.world import SimulatedWorld
-from autoscaler.views.explanation import Explanation
-from autoscaler.views.waits import NextEvent
+from autoscaler.views.jobs.explanation import Explanation
+from autoscaler.views.jobs.waits import NextEvent
 from tests.chaos.fleet import CATALOGUE, QUOTA, SETTING
 from tests.chaos.trial import PATIENCE, final_violations
 

@@ -19,9 +19,9 @@ from autoscaler.simulator.world.controller.process import ProcessGoneError
 from autoscaler.simulator.world.virtual_time import unowned
 from autoscaler.simulator.world.world import SimulatedWorld
 from autoscaler.views.faults.counts import Counts
+from autoscaler.views.jobs.waits import Reasons
 from autoscaler.views.overview import Overview, oldest_jobs
 from autoscaler.views.status import status
-from autoscaler.views.waits import Reasons
 from tests.chaos.cluster_fleets import SETTINGS
 from tests.chaos.mix import schedule_of
 from tests.chaos.trial import PATIENCE

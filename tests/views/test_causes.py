@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.controller.reporting.fault_times import KEPT, FaultTimes
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Limits
 from autoscaler.model.cooldowns import (
@@ -15,16 +14,16 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.model.reasons.faults import Fault, Trend
+from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import FaultCode, WaitCode
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, RECOVERS_AFTER, Starts
 from autoscaler.views.faults.causes import by_cause
 from autoscaler.views.faults.counts import Counts
 from autoscaler.views.faults.fault_list import FLOOD
-from autoscaler.views.jobs import view_of
+from autoscaler.views.jobs.job import view_of
+from autoscaler.views.jobs.waits import next_event
 from autoscaler.views.offerings import offerings_of
 from autoscaler.views.status import StatusView, status
-from autoscaler.views.waits import next_event
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 
@@ -214,25 +213,6 @@ def test_faults_are_in_the_order_of_their_urgency_and_their_jobs() -> None:
     )
     order = [fault.code for fault in by_cause(found)]
     assert order == ["configuration", "capacity", "max_machines", "paused", "store_fails"]
-
-
-def test_a_fault_that_comes_and_goes_keeps_its_beginning_and_has_a_trend() -> None:
-    times = FaultTimes()
-
-    def note(now: float, *faults: Fault) -> tuple[Fault, ...]:
-        return times.note(faults, now)
-
-    quota = Fault("quota", "east/G", "", ("gpu",), 3)
-    assert [one.since for one in note(0.0, quota)] == [0.0]
-    note(100.0)
-    (again,) = note(200.0, Fault("quota", "east/G", "", ("gpu",), 5))
-    assert (again.since, again.trend) == (0.0, Trend.GROWING)
-    breaks = Fault("health_check", "gpu", "", ("gpu",), 1)
-    other = Fault("capacity", "east X", "", ("cpu",), 1)
-    _, after, alone = note(250.0, quota, breaks, other)
-    assert (after.after, alone.after) == ("gpu: quota used up", "")
-    (anew,) = note(250.0 + KEPT + 1.0, quota)
-    assert anew.since == 250.0 + KEPT + 1.0
 
 
 def test_silent_machines_are_named_once_the_controller_reads_their_runners_at_github() -> None:

@@ -27,7 +27,7 @@ from autoscaler.model.operators import (
     provider_target,
     sku_target,
 )
-from autoscaler.views.explanation import explain_job, explain_labels
+from autoscaler.views.jobs.explanation import explain_job, explain_labels
 from autoscaler.views.offerings import OptionView
 from tests.ledger.builders import ALICE, GPU, World
 from tests.planner.fleets import EAST, catalogue, offering, sku

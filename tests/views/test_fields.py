@@ -5,7 +5,8 @@ from dataclasses import asdict
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.machine import TerminationReason
-from autoscaler.views import jobs, machines
+from autoscaler.views import machines
+from autoscaler.views.jobs.job import view_of
 from tests.ledger.builders import World
 
 
@@ -66,7 +67,7 @@ def test_a_job_is_shown_with_each_field_of_its_record() -> None:
     job.workflow, job.name, job.run_id, job.run_attempt = "CI", "test", 7, 2
     job.queued_at, job.started_at, job.completed_at = 11.0, 12.0, 13.0
     job.conclusion = "failure"
-    assert asdict(jobs.view_of(world.fleet(), {}, job)) == {
+    assert asdict(view_of(world.fleet(), {}, job)) == {
         "id": 1,
         "repository": "acme/widgets",
         "workflow": "CI",

@@ -6,7 +6,7 @@ from autoscaler.model.catalogue import Limits
 from autoscaler.model.identifiers import MachineId, ProviderName, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import MachineState
-from autoscaler.views.job_lists import JobFilter, running_jobs, unmatched_jobs, waiting_jobs
+from autoscaler.views.jobs.lists import JobFilter, running_jobs, unmatched_jobs, waiting_jobs
 from autoscaler.views.listed import Part
 from autoscaler.views.machines import MachineFilter, knows_provider, machines
 from tests.ledger.builders import GPU, World

@@ -15,13 +15,13 @@ from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import FaultCode, Unmatched, WaitCode
 from autoscaler.model.reasons.waiting import Reason
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, Starts
-from autoscaler.views.explanation import explain_job, explain_labels
 from autoscaler.views.faults.counts import Counts
-from autoscaler.views.job_lists import JobFilter, running_jobs, unmatched_jobs, waiting_jobs
+from autoscaler.views.jobs.explanation import explain_job, explain_labels
+from autoscaler.views.jobs.lists import JobFilter, running_jobs, unmatched_jobs, waiting_jobs
+from autoscaler.views.jobs.waits import Wait, wait_of
 from autoscaler.views.listed import Part
 from autoscaler.views.machines import MachineFilter, machines, named
 from autoscaler.views.status import status
-from autoscaler.views.waits import Wait, wait_of
 from tests.ledger.builders import ALICE, GPU, World
 from tests.ledger.test_holds import leaves_idle
 from tests.planner.fleets import catalogue, sku

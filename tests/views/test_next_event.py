@@ -20,8 +20,8 @@ from autoscaler.model.operators import (
 from autoscaler.model.plan import Launch
 from autoscaler.model.reasons.table import WaitCode
 from autoscaler.model.reasons.waiting import WaitReason
-from autoscaler.views.explanation import Explanation, explain_job
-from autoscaler.views.waits import Wait, next_event
+from autoscaler.views.jobs.explanation import Explanation, explain_job
+from autoscaler.views.jobs.waits import Wait, next_event
 from tests.ledger.builders import ALICE, GPU, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku
 

@@ -21,8 +21,8 @@ from autoscaler.model.wait_objectives import (
 from autoscaler.observability.alert_rules import AlertParameters
 from autoscaler.views.cost import cost
 from autoscaler.views.grid import MOST_COLUMNS, MOST_COMMITS, Commit, grid, repositories
+from autoscaler.views.jobs.past import job_stages, machine_stages
 from autoscaler.views.overview import oldest_jobs
-from autoscaler.views.past import job_stages, machine_stages
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 from tests.server.asked_world import AskedWorld

@@ -2,7 +2,7 @@
 
 from autoscaler.model.changes import FailedLaunch, HistoryRow, failed_launch_of, row_of
 from autoscaler.model.identifiers import LaunchRequestId, SkuName
-from autoscaler.views.past import past_of
+from autoscaler.views.jobs.past import past_of
 from tests.ledger.builders import START, World
 
 

@@ -7,8 +7,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.operators.recent_past import DAY, HOUR, RecentPast
 from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.store import Store
-from autoscaler.controller.reporting.fault_history import recorded_faults
-from autoscaler.controller.reporting.fault_times import FaultTimes
+from autoscaler.controller.reporting.fault_history import FaultHistory, recorded_faults
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.jobs.job_waits import machine_of
 from autoscaler.model import changes
@@ -23,17 +22,17 @@ from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.model.wait_objectives import with_overdue
 from autoscaler.views import grid, machines
 from autoscaler.views.cost import CostView, Spent, cost
-from autoscaler.views.explanation import (
+from autoscaler.views.faults.counts import Counts
+from autoscaler.views.grid import Grid, RepositoryView
+from autoscaler.views.jobs.explanation import (
     Explanation,
     explain_job,
 )
-from autoscaler.views.faults.counts import Counts
-from autoscaler.views.grid import Grid, RepositoryView
+from autoscaler.views.jobs.past import Past, past_of, waited_until
+from autoscaler.views.jobs.waits import Reasons
 from autoscaler.views.machines import MachineView
 from autoscaler.views.overview import Overview, oldest_jobs
-from autoscaler.views.past import Past, past_of, waited_until
 from autoscaler.views.status import StatusView, status
-from autoscaler.views.waits import Reasons
 
 KINDS = ("job", "machine", "runner", "launch_request", "sku", "provider", "fleet", "installation")
 """Kinds of history (`HistoryRow.kind`) in which a name is looked up."""
@@ -57,6 +56,7 @@ class FleetQueries:
         providers: Mapping[ProviderName, Provider],
         last_plan: Callable[[], Plan],
         recent_past: RecentPast,
+        fault_history: FaultHistory,
         observed: Callable[[], Sequence[Fault]],
         spent: Callable[[], Spent],
         image_name: Callable[[ProviderName, str], str],
@@ -70,9 +70,9 @@ class FleetQueries:
         self._providers = providers
         self._last_plan = last_plan
         self._recent_past = recent_past
+        self._fault_history = fault_history
         self._observed = observed
         self._spent = spent
-        self._fault_times = FaultTimes()
         self._image_name = image_name
 
     def now(self) -> Instant:
@@ -107,7 +107,7 @@ class FleetQueries:
             mends=self._mends(),
         )
         found = status(self.fleet(), self.waiting, counts)
-        return replace(found, faults=self._fault_times.note(found.faults, found.at))
+        return replace(found, faults=self._fault_history.with_times(found.faults))
 
     def _mends(self) -> dict[str, str]:
         """Return what an operator can do, by the codes of all providers' errors."""

@@ -1,12 +1,13 @@
-"""Records in the history when faults begin and end, for `autoscaler history faults` and the console."""
+"""Remembers faults: since when each lasts, for the console, and in the history when each began and ended."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Store
 from autoscaler.model.events import FaultChanged
 from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.spells import (
     KIND,
     RECORD,
@@ -15,8 +16,8 @@ from autoscaler.model.reasons.spells import (
     OpenFault,
     compared,
     spells_of,
+    with_times,
 )
-from autoscaler.views.status import StatusView
 
 LOOK_EVERY: Seconds = 10.0
 """How often the faults of now are compared with those before: it takes 3 ms with 66 SKUs."""
@@ -34,17 +35,15 @@ DAY: Seconds = 86_400.0
 
 
 class FaultHistory:
-    """Compares the faults of now with those that last. Call `resume` before its task runs.
-
-    `status` returns the state of the fleet.
-    """
+    """Compares the faults of now with those that last. Call `resume` before its task runs."""
 
     def __init__(
-        self, journal: Journal, store: Store, status: Callable[[], StatusView], clock: Clock
+        self, journal: Journal, store: Store, faults: Callable[[], Sequence[Fault]], clock: Clock
     ) -> None:
+        """`faults` returns those of now."""
         self._journal = journal
         self._store = store
-        self._status = status
+        self._faults = faults
         self._clock = clock
         self._lasting: Open = {}
         self._day: Instant = 0.0
@@ -67,21 +66,20 @@ class FaultHistory:
         now = self._journal.now
         if not 0.0 <= now - self._day < DAY:
             self._day, self._begun = now, 0
-        room = min(MOST_LASTING - len(self._lasting), MOST_A_DAY - self._begun)
-        seen = _spells(self._status(), now)
+        recorded = sum(one.is_recorded for one in self._lasting.values())
+        room = min(MOST_LASTING - recorded, MOST_A_DAY - self._begun)
+        seen = [fault for fault in self._faults() if fault.recovered_at is None]
         self._lasting, changed = compared(self._lasting, seen, now, room)
         self._begun += sum(spell.ended is None for spell in changed)
         if changed:
             self._journal.note(*(FaultChanged(now, spell) for spell in changed))
             await self._journal.commit()
 
+    def with_times(self, faults: Sequence[Fault]) -> tuple[Fault, ...]:
+        """Return the faults of now with their beginning, their trend and what began just before them."""
+        return with_times(self._lasting, faults, self._journal.now)
+
 
 async def recorded_faults(store: Store) -> list[FaultSpell]:
     """Return the faults of the last 30 days, those that began last first. Raises StoreError."""
     return spells_of(await store.history(KIND, RECORD, MOST_ROWS))
-
-
-def _spells(seen: StatusView, now: Instant) -> Iterable[FaultSpell]:
-    for fault in seen.faults:
-        if fault.recovered_at is None:
-            yield FaultSpell(fault.code, fault.about, fault.message, now, jobs=fault.jobs)

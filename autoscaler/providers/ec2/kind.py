@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoscaler.config.configuration import Configuration
+from autoscaler.config.examinations import Examination
 from autoscaler.config.problems import Problem
 from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.settings.fleet import ProviderSection, Settings
 from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, SkuSettings
-from autoscaler.model.checks import Examination
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2.checks import contradictions
 from autoscaler.providers.ec2.configuration import KEY, Ec2OptionKeys, Ec2Section, Ec2SkuKeys

@@ -34,8 +34,8 @@ from autoscaler.server.operators.filters import (
     only,
 )
 from autoscaler.server.operators.queries import job_with_past
-from autoscaler.views.explanation import explain_labels
-from autoscaler.views.job_lists import JobFilter, running_jobs, waiting_jobs
+from autoscaler.views.jobs.explanation import explain_labels
+from autoscaler.views.jobs.lists import JobFilter, running_jobs, waiting_jobs
 from autoscaler.views.listed import Listed, Part
 from autoscaler.views.machines import MachineFilter, machines
 from autoscaler.views.offerings import offerings_of

@@ -8,8 +8,8 @@ from autoscaler.controller.operators.fleet_queries import FleetQueries
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.reasons.table import Unmatched, WaitCode
-from autoscaler.views.job_lists import JobFilter, running_jobs, unmatched_jobs, waiting_jobs
-from autoscaler.views.jobs import JobView
+from autoscaler.views.jobs.job import JobView
+from autoscaler.views.jobs.lists import JobFilter, running_jobs, unmatched_jobs, waiting_jobs
 from autoscaler.views.listed import Listed, Part
 from autoscaler.views.machines import MachineFilter, knows_provider, knows_sku
 

@@ -27,9 +27,9 @@ from autoscaler.server.operators.filters import (
     jobs_in_state,
     only,
 )
-from autoscaler.views.explanation import Explanation, explain_labels
+from autoscaler.views.jobs.explanation import Explanation, explain_labels
+from autoscaler.views.jobs.past import Past
 from autoscaler.views.machines import machines
-from autoscaler.views.past import Past
 
 _ROWS = 50
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")

@@ -11,7 +11,7 @@ from autoscaler.model.reasons.table import CODES, WaitCode
 from autoscaler.views.faults import of_jobs, of_machines
 from autoscaler.views.faults.causes import by_cause, error_of
 from autoscaler.views.faults.counts import Counts
-from autoscaler.views.waiting import WaitingJobs
+from autoscaler.views.jobs.waiting import WaitingJobs
 
 
 def faults(fleet: Fleet, jobs: WaitingJobs, counts: Counts) -> tuple[Fault, ...]:

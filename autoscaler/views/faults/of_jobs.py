@@ -14,7 +14,7 @@ from autoscaler.model.wait_objectives import objective_of
 from autoscaler.model.wording import counted, duration, in_words
 from autoscaler.views.faults.causes import cause_of_wait
 from autoscaler.views.faults.counts import Counts
-from autoscaler.views.waiting import Run, WaitingJobs
+from autoscaler.views.jobs.waiting import Run, WaitingJobs
 
 
 def blocked(fleet: Fleet, runs: Sequence[Run]) -> Iterator[Fault]:

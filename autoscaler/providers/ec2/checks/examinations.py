@@ -5,10 +5,10 @@ from functools import partial
 from typing import Any
 
 from autoscaler.config.configuration import Configuration
+from autoscaler.config.examinations import Check, Examination, fine, unknown, wrong
 from autoscaler.config.provider_kind import options_of, sections_of
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.checks import Check, Examination, fine, unknown, wrong
 from autoscaler.model.identifiers import InstallationId, Installations, ProviderName
 from autoscaler.providers.ec2.checks.account import Account, AwsNotAskedError, AwsRefusedError
 from autoscaler.providers.ec2.checks.dry_runs import DryRuns

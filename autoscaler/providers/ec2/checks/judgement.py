@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from autoscaler.model.checks import Check, fine, skipped, unknown, wrong
+from autoscaler.config.examinations import Check, fine, skipped, unknown, wrong
 
 DENIED = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
 """The codes of EC2, of AWS's query services and of its JSON services for a permission that is missing."""

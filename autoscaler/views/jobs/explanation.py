@@ -16,9 +16,9 @@ from autoscaler.model.reasons.unmatched import (
     why_unmatched,
 )
 from autoscaler.model.reasons.waiting import Reason
-from autoscaler.views.jobs import JobView, view_of, with_reason
+from autoscaler.views.jobs.job import JobView, view_of, with_reason
+from autoscaler.views.jobs.waits import NextEvent, Reasons, next_event
 from autoscaler.views.offerings import OptionView, offerings_of
-from autoscaler.views.waits import NextEvent, Reasons, next_event
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A job as operators see it. `job_lists` has lists of them."""
+"""A job as operators see it. `lists` has lists of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.reasons.waiting import Reason
-from autoscaler.views.waits import Reasons, Wait, undecided_by, wait_of
+from autoscaler.views.jobs.waits import Reasons, Wait, undecided_by, wait_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from autoscaler.model.reasons.table import DECIDED_BY_ACCESS, WaitCode
 from autoscaler.model.reasons.waiting import Waiting
 from autoscaler.model.wait_objectives import WaitObjective, objective_of
 from autoscaler.planner.waiting import outside_lines
-from autoscaler.views.jobs import undecided_jobs
-from autoscaler.views.waits import Reasons, Wait, reasons_in_line, undecided_by, wait_of
+from autoscaler.views.jobs.job import undecided_jobs
+from autoscaler.views.jobs.waits import Reasons, Wait, reasons_in_line, undecided_by, wait_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.reasons.table import Unmatched
 from autoscaler.model.reasons.waiting import Reason
-from autoscaler.views.jobs import JobView, undecided_jobs, view_of, with_reason
+from autoscaler.views.jobs.job import JobView, undecided_jobs, view_of, with_reason
+from autoscaler.views.jobs.waits import Reasons, reasons_in_line, undecided_by
 from autoscaler.views.listed import Listed, Part
-from autoscaler.views.waits import Reasons, reasons_in_line, undecided_by
 
 _Key = tuple[Instant, JobId]
 

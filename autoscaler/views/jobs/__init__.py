@@ -1,0 +1,1 @@
+"""Jobs as operators see them: their lists, why they wait, and what they waited for."""
