@@ -1,14 +1,16 @@
 """Serves the page that creates a GitHub App from a manifest: one page on loopback, until the App exists.
 
 The browser must post the manifest, so that a link cannot do it. GitHub then sends the browser back to this page
-with a code (docs.github.com, "Registering a GitHub App from a manifest").
+with a code (docs.github.com, "Registering a GitHub App from a manifest"). The page's path is random: the page
+shows the state, with which another user of this host could bring the code of an App of theirs.
 """
 
 import asyncio
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from html import escape
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -31,7 +33,7 @@ change it there.</p>
 <button>Continue to GitHub</button></form>
 """
 
-Exchange = Callable[[str], Awaitable[str]]
+Exchange = Callable[[str], Coroutine[Any, Any, str]]
 """Turns a code into an App, keeps its key, and returns the address where the owner installs it."""
 
 
@@ -40,7 +42,7 @@ class PageError(Exception):
 
 
 class AppPage:
-    """The page for one plan. `created` is done when `exchange` has ended, and has its error if it failed."""
+    """The page for one plan. `url` is its address after `start`."""
 
     def __init__(
         self, plan: AppPlan, exchange: Exchange, refused: tuple[type[Exception], ...]
@@ -50,17 +52,19 @@ class AppPage:
         self._exchange = exchange
         self._refused = refused
         self.state = secrets.token_urlsafe(32)
+        self._path = f"/{secrets.token_urlsafe(16)}"
         self._runner: web.AppRunner | None = None
         self.hosts: frozenset[str] = frozenset()
         self._left = MAX_REQUESTS
-        self._creating: asyncio.Task[web.Response] | None = None
-        self.created: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._creating: asyncio.Task[str] | None = None
+        self._begun = asyncio.Event()
+        self.port = 0
         self.url = ""
 
     async def start(self, port: int = 0) -> None:
         """Listen on 127.0.0.1. Raises PageError."""
         app = web.Application(client_max_size=1024)
-        app.router.add_get("/", self.handle)
+        app.router.add_get(self._path, self.handle)
         self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=5.0)
         await self._runner.setup()
         try:
@@ -69,9 +73,15 @@ class AppPage:
             raise PageError(
                 f"port {port}: {error.strerror}; name another one with --port"
             ) from None
-        bound = self._runner.addresses[0][1]
-        self.hosts = frozenset({f"127.0.0.1:{bound}", f"localhost:{bound}"})
-        self.url = f"http://127.0.0.1:{bound}/"
+        self.port = self._runner.addresses[0][1]
+        self.hosts = frozenset({f"127.0.0.1:{self.port}", f"localhost:{self.port}"})
+        self.url = f"http://127.0.0.1:{self.port}{self._path}"
+
+    async def created(self) -> None:
+        """Return when `exchange` has ended. Raises its error."""
+        await self._begun.wait()
+        assert self._creating is not None
+        await asyncio.shield(self._creating)
 
     async def close(self) -> None:
         """Stop listening, after an exchange that has begun. Idempotent."""
@@ -100,20 +110,16 @@ class AppPage:
         if self._creating is not None:
             return self._answer(409, "<p>The App was created already. You can close this page.</p>")
         # A task of its own: GitHub sends the key only once, and the browser may disconnect.
-        self._creating = asyncio.create_task(self._create(request.query["code"]))
-        return await asyncio.shield(self._creating)
+        self._creating = asyncio.create_task(self._exchange(request.query["code"]))
+        self._begun.set()
+        try:
+            install = await asyncio.shield(self._creating)
+        except self._refused as error:
+            return self._answer(502, f"<p>{escape(str(error))}.</p>")
+        return web.Response(status=303, headers={"Location": install})
 
     def _is_ours(self, state: str) -> bool:
         return hmac.compare_digest(state.encode(), self.state.encode())
-
-    async def _create(self, code: str) -> web.Response:
-        try:
-            install = await self._exchange(code)
-        except self._refused as error:
-            self.created.set_exception(error)
-            return self._answer(502, f"<p>{escape(str(error))}.</p>")
-        self.created.set_result(install)
-        return web.Response(status=303, headers={"Location": install})
 
     def _form(self) -> web.Response:
         plan = self._plan

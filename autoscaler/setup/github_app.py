@@ -63,13 +63,12 @@ async def create_app(
         page = AppPage(plan, exchange, (AppNotCreatedError, NotWrittenError))
         stack.push_async_callback(page.close)
         await page.start(browser.port)
-        port = page.url.rsplit(":", 1)[1].rstrip("/")
         say(f"Open {page.url} in a browser, and create the GitHub App there.")
-        say(f"Over SSH, forward the port first: ssh -L {port}:127.0.0.1:{port} THIS-HOST")
+        say(f"Over SSH, forward the port first: ssh -L {page.port}:127.0.0.1:{page.port} THIS-HOST")
         browser.open(page.url)
         try:
             async with asyncio.timeout(browser.wait):
-                await asyncio.shield(page.created)
+                await page.created()
         except TimeoutError:
             raise NotFinishedError(
                 "the App was not created in time; run the same command again, or with --app-by-hand"
