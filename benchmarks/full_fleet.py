@@ -42,7 +42,7 @@ from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.controller.ids import SequentialIds
 from autoscaler.simulator.world.controller.process import ControllerProcess, settings
-from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite.store import SqliteStore
 from benchmarks.counted_github import CountedGitHub
 from benchmarks.crowded_fleet import EAST, NOW, REPOSITORY, Crowd, crowded
 from benchmarks.hosted_actions import HostedActions, HostedJob, HostedRun, HostedRunner

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from autoscaler.controller.ports.store import Delivery
-from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite.store import SqliteStore
 
 BODY_BYTES = 12_000
 IN_FLIGHT = 64

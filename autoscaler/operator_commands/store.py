@@ -10,7 +10,7 @@ import typer
 from autoscaler.operator_commands.fleet_file import ConfigOption, fleet_file
 
 if TYPE_CHECKING:
-    from autoscaler.store.sqlite_upkeep import Condition, SqliteUpkeep
+    from autoscaler.store.sqlite.upkeep import Condition, SqliteUpkeep
 
 store = typer.Typer(
     help="Back up, restore and check the controller's store.",

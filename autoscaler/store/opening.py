@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from autoscaler.controller.ports.store import Store, StoreError
 
 if TYPE_CHECKING:
-    from autoscaler.store.sqlite_upkeep import SqliteUpkeep
+    from autoscaler.store.sqlite.upkeep import SqliteUpkeep
 
 _SQLITE = "sqlite:///"
 
@@ -21,7 +21,7 @@ async def open_store(url: str) -> Store:
     """
     path = _sqlite_path(url)
     # SQLAlchemy and alembic take half a second to import, and `check` and `--help` do not use them.
-    from autoscaler.store.sqlite import SqliteStore
+    from autoscaler.store.sqlite.store import SqliteStore
 
     return await SqliteStore.open(path)
 
@@ -32,7 +32,7 @@ def open_upkeep(url: str) -> "SqliteUpkeep":
     Raises: StoreError, without the URL's password.
     """
     path = _sqlite_path(url)
-    from autoscaler.store.sqlite_upkeep import SqliteUpkeep
+    from autoscaler.store.sqlite.upkeep import SqliteUpkeep
 
     return SqliteUpkeep(path)
 

@@ -21,7 +21,7 @@ from autoscaler.controller.ports.store import Delivery, DeliveryKey, Store
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.server.webhook import ANSWERS, Verify, WebhookEndpoint
-from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite.store import SqliteStore
 from tests.fuzz.mutations import mutated, mutated_text
 from tests.fuzz.target import Finding, Input, described
 from tests.server.doubles import CountingTelemetry, Parse, StillClock, reading

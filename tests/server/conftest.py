@@ -13,7 +13,7 @@ import pytest_asyncio
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.server.listening.serving import Serving
 from autoscaler.server.webhook import WebhookEndpoint, WebhookLimits
-from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite.store import SqliteStore
 from tests.server.doubles import CountingTelemetry, StillClock, reading
 from tests.server.fakes import LOOPBACK, Caller, running
 from tests.server.fronts import BODY_TIMEOUT, SECRETS, Front

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from autoscaler.controller.ports.store import Delivery, HistoryRow
-from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite.store import SqliteStore
 from tests.store.records import job, runner
 
 WORKERS = 16

@@ -7,7 +7,7 @@ import pytest
 
 from autoscaler.controller.ports.store import Store
 from autoscaler.simulator.world.controller.store import MemoryStore
-from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from autoscaler.controller.ports.store import Delivery, StoreError
-from autoscaler.store.sqlite import SqliteStore
-from autoscaler.store.sqlite_file import SqliteFile
+from autoscaler.store.sqlite.file import SqliteFile
+from autoscaler.store.sqlite.store import SqliteStore
 from tests.patience import PATIENCE
 from tests.store.served import Served
 

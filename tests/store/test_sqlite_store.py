@@ -30,7 +30,7 @@ from autoscaler.model.machines.machine import DAY, MachineState
 from autoscaler.store import pruning, statements
 from autoscaler.store.pruning import LOOK_AT_ONCE, START, Cursor, prune_history
 from autoscaler.store.rows import DETAIL_LIMIT
-from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite.store import SqliteStore
 from autoscaler.store.tables import history
 from tests.store.records import call, job, machine, rerun, runner
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.controller.ports.store import Delivery
-from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parents[2]
 

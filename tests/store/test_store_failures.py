@@ -16,7 +16,7 @@ from autoscaler.controller.ports.store import Delivery, HistoryRow, StoreError
 from autoscaler.store.batch import Change, Heartbeat
 from autoscaler.store.group_commit import GroupCommit
 from autoscaler.store.rows import Arrival, arrival
-from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite.store import SqliteStore
 from tests.store.records import job
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from sqlalchemy.engine.interfaces import ReflectedIndex
 
 from autoscaler.controller.ports.store import Cooldown, StoreError
 from autoscaler.store.schema import MIGRATIONS
-from autoscaler.store.sqlite import SqliteStore
-from autoscaler.store.sqlite_file import SqliteFile
+from autoscaler.store.sqlite.file import SqliteFile
+from autoscaler.store.sqlite.store import SqliteStore
 from autoscaler.store.statements import load
 from autoscaler.store.tables import metadata
 

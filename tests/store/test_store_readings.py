@@ -9,8 +9,8 @@ from sqlalchemy import update
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.prices_and_quotas import Reading, ReadingKind
-from autoscaler.store.sqlite import SqliteStore
-from autoscaler.store.sqlite_file import SqliteFile
+from autoscaler.store.sqlite.file import SqliteFile
+from autoscaler.store.sqlite.store import SqliteStore
 from autoscaler.store.tables import readings
 
 EAST, WEST = ProviderName("east"), ProviderName("west")

@@ -30,7 +30,7 @@ from autoscaler.model.jobs.runners import Runner, RunnerState
 from autoscaler.model.machines.interruptions import Rerun, RerunState
 from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines.machine import Machine, MachineState
-from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite.store import SqliteStore
 from tests.store.records import call, job, machine, rerun, runner
 from tests.store.test_store_failures import pragma
 

@@ -13,8 +13,8 @@ import pytest
 
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.store.opening import open_upkeep
-from autoscaler.store.sqlite import SqliteStore
-from autoscaler.store.sqlite_upkeep import SqliteUpkeep
+from autoscaler.store.sqlite.store import SqliteStore
+from autoscaler.store.sqlite.upkeep import SqliteUpkeep
 from tests.command_line import edit, run
 from tests.command_line import example as example
 from tests.patience import PATIENCE
@@ -87,8 +87,8 @@ def test_a_crashed_store_is_kept_with_its_write_ahead_log(tmp_path: Path) -> Non
     crashing = (
         "import asyncio, os, sys\n"
         "from pathlib import Path\n"
-        "from autoscaler.store.sqlite import SqliteStore\n"
-        "from autoscaler.store.sqlite_upkeep import SqliteUpkeep\n"
+        "from autoscaler.store.sqlite.store import SqliteStore\n"
+        "from autoscaler.store.sqlite.upkeep import SqliteUpkeep\n"
         "from tests.store.test_upkeep import accept\n"
         "async def main(path):\n"
         "    store = await SqliteStore.open(path)\n"

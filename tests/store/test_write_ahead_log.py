@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.controller.ports.store import Delivery
-from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite.store import SqliteStore
 
 LIMIT = 16 * 2**20
 """Bytes that SQLite leaves of a longer log (sqlite.org/pragma.html#pragma_journal_size_limit)."""

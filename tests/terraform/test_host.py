@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.controller.ports.store import Delivery
-from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite.store import SqliteStore
 from lab.ec2.moto import MotoProcess
 from lab.terraform.front import TerraformFront
 from tests.config.fleet_file import MINIMAL

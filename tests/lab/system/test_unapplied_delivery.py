@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.model.identifiers import JobId
-from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite.store import SqliteStore
 from lab.ec2.moto import MotoProcess
 from lab.github.settings import AnswerFault
 from lab.laboratory import LabFleet, Laboratory

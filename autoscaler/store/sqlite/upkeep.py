@@ -16,7 +16,7 @@ from pathlib import Path
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Instant
 from autoscaler.store.schema import newest_schema, refuse_newer
-from autoscaler.store.sqlite_access import (
+from autoscaler.store.sqlite.access import (
     OWNER_ONLY,
     explained,
     lock,

@@ -29,7 +29,7 @@ from autoscaler.store import pruning, statements
 from autoscaler.store.batch import Batch, Change, Decision, Heartbeat
 from autoscaler.store.group_commit import GroupCommit
 from autoscaler.store.rows import Arrival, arrival, job_key, moment, name
-from autoscaler.store.sqlite_file import SqliteFile
+from autoscaler.store.sqlite.file import SqliteFile
 
 Answer = TypeVar("Answer")
 

@@ -1,7 +1,6 @@
 """Opens and migrates one SQLite file, and runs transactions on it.
 
-One process uses the file, from one thread. Code that is specific to SQLite (pragmas, the file and its
-lock, error texts) is in the modules `sqlite_*`.
+One process uses the file, from one thread.
 """
 
 import os
@@ -17,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.store.schema import migrate
-from autoscaler.store.sqlite_access import OWNER_ONLY, explained, lock, refuse_damage
+from autoscaler.store.sqlite.access import OWNER_ONLY, explained, lock, refuse_damage
 
 Answer = TypeVar("Answer")
 
