@@ -12,6 +12,7 @@ from autoscaler.views.status import SkuView, StatusView
 
 NOW: Instant = 1_800_021_600.0
 SKUS = tuple(f"linux.g{n % 6 + 3}.{n // 6 + 2}xlarge.nvidia.gpu" for n in range(66))
+SINCE: Instant = NOW - 2_400.0
 MACHINES, WAITING = 3_500, 5_000
 
 _REFUSED = (
@@ -105,7 +106,6 @@ def _sku(number: int, sku: str, oldest: OldestJob) -> SkuView:
 def _faults() -> tuple[Fault, ...]:
     often = tuple(f"east/g{n}.4xlarge/us-east-1a/on-demand" for n in (4, 5, 6))
     on_hold = f"{' and '.join(often)} are on hold: {_REFUSED}"
-    common = {"since": NOW - 2_400.0}
     return (
         Fault(
             WaitCode.CAPACITY,
@@ -114,7 +114,7 @@ def _faults() -> tuple[Fault, ...]:
             SKUS[:40],
             2_411,
             "add instance types, zones or regions to the SKUs, which are tried in their order",
-            **common,
+            since=SINCE,
         ),
         Fault(
             WaitCode.QUOTA,
@@ -124,7 +124,7 @@ def _faults() -> tuple[Fault, ...]:
             SKUS[40:52],
             612,
             "ask AWS for a higher quota L-DB2E81BA (Running On-Demand G and VT instances)",
-            **common,
+            since=SINCE,
         ),
         *(
             Fault(
@@ -134,7 +134,7 @@ def _faults() -> tuple[Fault, ...]:
                 (sku,),
                 97,
                 "look at the image that these machines have, and at its last change",
-                **common,
+                since=SINCE,
             )
             for sku in SKUS[52:57]
         ),
