@@ -9,6 +9,7 @@ from autoscaler.model.catalogue import Limits
 from autoscaler.model.cooldowns import (
     Cooldown,
     boots_key,
+    exits_key,
     launch_option_key,
     registration_key,
 )
@@ -47,7 +48,8 @@ def two_skus() -> World:
 def refuse(world: World, name: SkuName, failures: int, hold: float) -> None:
     key = launch_option_key(name, 0)
     failure = FailureClass.CONFIGURATION
-    world.state.set_cooldown(Cooldown(key, world.now + hold, failures, REFUSED, failure))
+    row = Cooldown(key, world.now + hold, failures, REFUSED, failure, error="AuthFailure")
+    world.state.set_cooldown(row)
 
 
 def test_expired_credentials_are_one_fault_with_all_skus_and_what_to_do() -> None:
@@ -69,6 +71,29 @@ def test_a_circuit_breaker_that_opens_for_a_cause_keeps_its_key() -> None:
         refuse(world, CPU, failures, hold)
         keys.append([fault.key for fault in look(world).faults])
     assert keys == [["configuration:east AuthFailure"]] * 3
+
+
+def test_two_open_breakers_with_the_same_words_are_told_apart() -> None:
+    """The jobs wait for the runners that exit, and the option's breaker has another cause."""
+    world = World()
+    world.queue(1)
+    words = "AuthFailure: says the job"
+    option, exits = launch_option_key(GPU, 0), exits_key(GPU)
+    failure = FailureClass.CONFIGURATION
+    world.state.set_cooldown(Cooldown(option, 0.0, 3, words, failure, error="AuthFailure"))
+    world.state.set_cooldown(Cooldown(exits, world.now + 60.0, 3, words))
+    found = {fault.key: fault.jobs for fault in look(world).faults}
+    assert found == {"machines_fail:gpu": 1, "configuration:east AuthFailure": 0}
+
+
+def test_words_that_look_like_an_error_are_none() -> None:
+    """A machine or a job may have written them: they name no cause and no mend."""
+    world = World()
+    world.queue(1)
+    row = Cooldown(launch_option_key(GPU, 0), world.now + 60.0, 3, REFUSED, FailureClass.UNKNOWN)
+    world.state.set_cooldown(row)
+    (fault,) = look(world, mends=RENEW).faults
+    assert (fault.key, fault.error, fault.mend) == ("machines_fail:gpu", "", "")
 
 
 def test_failing_machines_of_a_sku_are_one_fault_on_hold_and_between_holds() -> None:

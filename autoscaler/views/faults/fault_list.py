@@ -9,7 +9,7 @@ from autoscaler.model.jobs.job import JobState
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import CODES, WaitCode
 from autoscaler.views.faults import of_jobs, of_machines
-from autoscaler.views.faults.causes import by_cause, error_of
+from autoscaler.views.faults.causes import by_cause
 from autoscaler.views.faults.counts import Counts
 from autoscaler.views.jobs.waiting import WaitingJobs
 
@@ -47,7 +47,7 @@ def _completed(fault: Fault, busiest: "_Busiest", mends: Mapping[str, str]) -> F
         message += busiest.of(fault.skus if fault.code not in _OF_ALL else ())
     code = CODES.get(fault.code)
     mend = (
-        mends.get(error_of(fault.about.rpartition(" ")[2] + ": "))
+        mends.get(fault.error)
         or mends.get(fault.about.partition("/")[2])
         or (code.entry.mend.format(about=fault.about) if code is not None else "")
     )
