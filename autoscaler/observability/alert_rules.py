@@ -322,6 +322,21 @@ def _github(scale: float) -> Iterator[Alert]:
     )
 
 
+def _store_slow(scale: float) -> Alert:
+    code, name = FaultCode.STORE_SLOW, "autoscaler_store_write_duration_seconds"
+    within, threshold = _within(code, scale), code.entry.threshold
+    every = f"sum by (operation) (increase({name}_count[{within}]))"
+    fast = f'sum by (operation) (increase({name}_bucket{{le="{{above}}"}}[{within}]))'
+    slow = f"({every} - {fast})"
+    return _of(
+        code,
+        f"{slow} >= {threshold.count} and {slow} > {{share}} * {every}",
+        10 * MINUTE,
+        'In five minutes, {{ printf "%.0f" $value }} writes to the store ({{ $labels.operation }}) took more '
+        "than half a second.",
+    )
+
+
 def _process(scale: float) -> Iterator[Alert]:
     yield _of(
         FaultCode.CONTROLLER_SLOW,
@@ -329,15 +344,7 @@ def _process(scale: float) -> Iterator[Alert]:
         10 * MINUTE,
         "Webhooks and machines wait for the controller for {{ $value | humanizeDuration }}.",
     )
-    writes = "autoscaler_store_write_duration_seconds_bucket"
-    within = _within(FaultCode.STORE_SLOW, scale)
-    quantile = 1.0 - FaultCode.STORE_SLOW.entry.threshold.share
-    yield _of(
-        FaultCode.STORE_SLOW,
-        f"histogram_quantile({quantile:g}, sum by (le, operation) (rate({writes}[{within}]))) > {{above}}",
-        10 * MINUTE,
-        "One of 100 writes to the store takes {{ $value | humanizeDuration }} ({{ $labels.operation }}).",
-    )
+    yield _store_slow(scale)
     share = FaultCode.STORE_DISK_LOW.entry.threshold.share
     yield _of(
         FaultCode.STORE_DISK_LOW,

@@ -233,7 +233,7 @@ class WatchedSeries(Series):
         for operation, steps in sorted(self._writes.items()):
             recent = [step for step in steps if now - step.since < _SLOW.within]
             slow, writes = sum(one.slow for one in recent), sum(one.count for one in recent)
-            if slow > _SLOW.share * writes:
+            if slow >= _SLOW.count and slow > _SLOW.share * writes:
                 yield Fault.of(
                     FaultCode.STORE_SLOW,
                     slow=slow,

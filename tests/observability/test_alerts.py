@@ -156,15 +156,12 @@ FAULTS = {
         constant=(('autoscaler_jobs_in_progress{sku="gpu"}', 20),),
     ),
     "StoreSlow": Fault(
-        'autoscaler_store_write_duration_seconds_bucket{operation="commit",le="0.1"}',
+        'autoscaler_store_write_duration_seconds_bucket{operation="commit",le="0.5"}',
         10,
         0,
         25,
         counter=True,
-        rising=tuple(
-            (f'autoscaler_store_write_duration_seconds_bucket{{operation="commit",le="{le}"}}', 10)
-            for le in ("2.5", "+Inf")
-        ),
+        rising=(('autoscaler_store_write_duration_seconds_count{operation="commit"}', 10),),
     ),
     "JobsNotServed": gauge("jobs_without_sku", 0, 6, 10, 'reason="labels"'),
     "StoreDiskLow": Fault(

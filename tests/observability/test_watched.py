@@ -260,23 +260,31 @@ def test_machines_that_outnumber_their_jobs_for_long_are_a_suspected_leak(watch:
 
 
 def test_a_store_is_slow_while_more_than_one_of_100_writes_is(watch: Watch) -> None:
-    for _ in range(198):
+    for _ in range(494):
         watch.telemetry.store_write("commit", 0.01)
-    watch.telemetry.store_write("accept", 0.5)
     watch.telemetry.store_write("commit", 0.5)
-    watch.telemetry.store_write("commit", 0.6)
-    watch.telemetry.store_write("commit", 2.0)
+    for _ in range(5):
+        watch.telemetry.store_write("commit", 0.6)
     assert watch.codes() == []
-    watch.telemetry.store_write("commit", 0.6)
+    watch.telemetry.store_write("commit", 2.0)
     (trouble,) = watch.telemetry.faults()
     assert (trouble.code, trouble.about) == ("store_slow", "")
     assert trouble.message == (
-        "3 of 202 writes to the store (commit) took more than 0.5 s in the last 5m00s"
+        "6 of 501 writes to the store (commit) took more than 0.5 s in the last 5m00s"
     )
     watch.now += WRITES_WITHIN - 1.0
     assert watch.codes() == ["store_slow"]
     watch.now += 1.0
     assert watch.codes() == []
+
+
+def test_a_few_slow_writes_are_no_fault_however_large_their_share(watch: Watch) -> None:
+    for _ in range(SLOW.count - 1):
+        watch.telemetry.store_write("accept", 0.6)
+        watch.telemetry.store_write("commit", 0.6)
+    assert watch.codes() == []
+    watch.telemetry.store_write("accept", 0.6)
+    assert watch.codes() == ["store_slow"]
 
 
 def test_slow_writes_of_the_last_five_minutes_count_and_earlier_ones_do_not(watch: Watch) -> None:
@@ -315,12 +323,12 @@ def test_the_thresholds_are_those_of_the_alerts() -> None:
     rules = {rule["alert"]: rule["expr"] for rule in groups[1]["rules"]}
     jobs = "sum(autoscaler_jobs_in_progress)"
     assert rules["LeakSuspected"].endswith(f" > {LEAK.above:g} + {LEAK.share:g} * {jobs}")
-    share, within = f"histogram_quantile({1.0 - SLOW.share:g}, ", f"[{span(WRITES_WITHIN)}]"
     low = FaultCode.STORE_DISK_LOW.entry.threshold.share
     assert f"free_bytes < {low:g} * autoscaler_store_disk_bytes" in rules["StoreDiskLow"]
-    assert rules["StoreSlow"].startswith(share)
-    assert within in rules["StoreSlow"]
-    assert rules["StoreSlow"].endswith(f" > {SLOW.above:g}")
+    slow, _, more = rules["StoreSlow"].partition(f" >= {SLOW.count} and ")
+    name, within = "autoscaler_store_write_duration_seconds", span(WRITES_WITHIN)
+    assert f'{name}_bucket{{le="{SLOW.above:g}"}}[{within}]' in slow
+    assert more.startswith(f"{slow} > {SLOW.share:g} * sum")
 
 
 def test_a_budget_without_a_known_limit_is_no_fault(watch: Watch) -> None:
