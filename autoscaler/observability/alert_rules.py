@@ -30,6 +30,9 @@ RUNBOOKS = "docs/runbooks"
 STARTS = "autoscaler_job_queue_duration_seconds_count"
 """The counter of jobs that started, as the controller learned it from a webhook or from GitHub's lists."""
 
+ENDS = 'autoscaler_machine_seconds_total{use="job"}'
+"""A counter that rises when a job ends, as GitHub shows it, or the end of the job's machine."""
+
 
 class UnusableAlertError(ValueError):
     """A parameter cannot be used. The text says which values can."""
@@ -296,11 +299,11 @@ def _github(scale: float) -> Iterator[Alert]:
     accepted = 'autoscaler_deliveries_total{outcome=~"accepted|duplicate|ignored"}'
     yield _of(
         code,
-        # GitHub sends a webhook when a job starts. The last operand needs half an hour of data.
-        f"sum(increase({accepted}[{half_hour}])) == 0 and sum(increase({STARTS}[{half_hour}])) > 0 "
-        f"and sum({accepted} offset {half_hour})",
+        # GitHub sends a webhook when a job starts or ends. The last operand needs half an hour of data.
+        f"sum(increase({accepted}[{half_hour}])) == 0 and (sum(increase({STARTS}[{half_hour}])) > 0 "
+        f"or sum(increase({ENDS}[{half_hour}])) > 0) and sum({accepted} offset {half_hour})",
         code.entry.threshold.above,
-        "Jobs have started, and the controller has accepted no webhook for half an hour.",
+        "Jobs have started or ended, and the controller has accepted no webhook for half an hour.",
     )
     yield _of(
         FaultCode.GITHUB_BUDGET_LOW,

@@ -1,5 +1,6 @@
 """Every alert fires during its fault, not before, and resolves after it: by Prometheus' own promtool."""
 
+import itertools
 import re
 import subprocess
 from collections import Counter
@@ -509,11 +510,12 @@ def test_webhooks_are_silent_only_if_a_job_started_without_one(tmp_path: Path) -
         "a list shows a start four minutes before its webhook": ("0x55 1x304", ()),
         "a job that starts without a webhook": ("0x60 1x99 2x200", (166, 180, 190)),
     }
+    ended = 'autoscaler_machine_seconds_total{sku="gpu",use="job"}'
     tests = []
-    for starts, fires in cases.values():
+    for counted, (starts, fires) in itertools.product((STARTED, ended), cases.values()):
         series = [
             webhook,
-            {"series": STARTED, "values": starts},
+            {"series": counted, "values": starts},
             {"series": 'autoscaler_jobs_in_progress{sku="gpu"}', "values": "1x359"},
         ]
         times = (54, 59, 65, 90, 96, 120, 160, 165, 166, 180, 190, 192, 300)

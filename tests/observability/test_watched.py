@@ -60,13 +60,31 @@ def test_webhooks_are_silent_if_a_job_started_without_one(watch: Watch) -> None:
     watch.now += 1.0
     (trouble,) = watch.telemetry.faults()
     assert trouble.code == "webhooks_silent"
-    assert trouble.message == "a job started 5m00s ago, and no webhook was accepted for 30m00s"
+    assert trouble.message == (
+        "a job started or ended 5m00s ago, and no webhook was accepted for 30m00s"
+    )
     # More starts, and a test of GitHub's, change nothing. The next webhook ends the fault.
     watch.telemetry.job_started(GPU, "acme/widgets", 60.0)
     watch.telemetry.delivery(DeliveryAnswer.PING)
     assert watch.codes() == ["webhooks_silent"]
     watch.telemetry.delivery(DeliveryAnswer.DUPLICATE)
     watch.now += 10 * WINDOW
+    assert watch.codes() == []
+
+
+def test_webhooks_are_silent_if_only_the_end_of_a_machine_shows_that_its_job_ended(
+    watch: Watch,
+) -> None:
+    """GitHub's rate limit stops the lists meanwhile, so no job is seen to start."""
+    watch.now += WINDOW
+    for use in (MachineUse.BOOT, MachineUse.READY, MachineUse.END, MachineUse.FAILED_LAUNCH):
+        watch.telemetry.machine_used(GPU, use, 60.0, 0.1, "acme/widgets")
+    watch.now += WEBHOOK_LATE_BY
+    assert watch.codes() == []
+    watch.telemetry.machine_used(GPU, MachineUse.JOB, 60.0, 0.1, "acme/widgets")
+    watch.now += WEBHOOK_LATE_BY
+    assert watch.codes() == ["webhooks_silent"]
+    watch.telemetry.delivery(DeliveryAnswer.ACCEPTED)
     assert watch.codes() == []
 
 

@@ -278,6 +278,19 @@ def test_an_effect_on_the_whole_fleet_follows_from_its_cause(
 
 
 @pytest.mark.parametrize("limit", [WaitCode.GITHUB_PRIMARY_LIMIT, WaitCode.GITHUB_SECONDARY_LIMIT])
+def test_lost_webhooks_and_a_rate_limit_of_github_are_two_causes(limit: WaitCode) -> None:
+    """No webhook says that a job started, and no list. Both hold up jobs, and neither explains the other."""
+    late = Fault(FaultCode.JOBS_START_LATE, "", "late", ("gpu",))
+    unread = Fault(WaitCode.RUN_UNKNOWN, "acme", "unread", ("gpu",), jobs=1)
+    stale = Fault(FaultCode.GITHUB_LISTS_STALE, "acme", "stale")
+    silent = Fault(FaultCode.WEBHOOKS_SILENT, "", "silent")
+    reached = Fault(limit, "acme", "limit", ("gpu",), jobs=2)
+    found = by_cause([late, unread, stale, silent, reached])
+    assert [one.code for one in found] == [limit, "webhooks_silent"]
+    assert set(found[0].effects) == {"jobs_start_late", "run_unknown", "github_lists_stale"}
+
+
+@pytest.mark.parametrize("limit", [WaitCode.GITHUB_PRIMARY_LIMIT, WaitCode.GITHUB_SECONDARY_LIMIT])
 def test_what_github_does_not_show_under_a_rate_limit_is_an_effect_of_the_limit(
     limit: WaitCode,
 ) -> None:

@@ -325,7 +325,7 @@ class FaultCode(Code):
 
     WEBHOOKS_SILENT = Entry(
         "webhooks_silent",
-        "a job started {ago} ago, and no webhook was accepted for {silent}",
+        "a job started or ended {ago} ago, and no webhook was accepted for {silent}",
         _page("WebhooksSilent"),
         mend="see Advanced > Recent deliveries of the App at GitHub; correct the App's webhook URL, or let "
         "GitHub reach it",
