@@ -21,6 +21,7 @@ from autoscaler.observability.alerting import (
     Alert,
     burn_rate_alerts,
     increased,
+    none_starts_alert,
     recorded_waits,
     span,
 )
@@ -68,8 +69,11 @@ def alert_rules(parameters: AlertParameters) -> dict[str, Any]:
     ]
     burning = [
         _rule(parameters, alert)
-        for objective in parameters.objectives
-        for alert in burn_rate_alerts(objective, parameters.scale)
+        for index, objective in enumerate(parameters.objectives)
+        for alert in (
+            none_starts_alert(objective, parameters.objectives[:index], parameters.scale),
+            *burn_rate_alerts(objective, parameters.scale),
+        )
     ]
     others = [_rule(parameters, alert) for alert in _others(parameters)]
     return {

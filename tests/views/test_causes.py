@@ -155,6 +155,24 @@ def test_a_rate_limit_of_github_has_its_name(words: str, code: WaitCode, cause: 
     assert [one.code for one in others] == ([] if is_limit else ["github_lists_stale"])
 
 
+def test_a_used_up_quota_says_how_much_is_used_in_numbers() -> None:
+    world = World()
+    world.state.quotas = {"east/G": 4}
+    world.queue(*range(1, 4))
+    world.launch(1, "a")
+    (fault,) = look(world).faults
+    assert fault.key == "quota:east/G"
+    assert fault.message.endswith("; the fleet uses 4 of the 4 that it may use")
+
+
+def test_the_fault_of_failing_health_checks_has_the_name_of_the_image() -> None:
+    failed = Fault("health_checks_fail", "ami-1", "3 machines of image ami-1 failed", ("gpu",))
+    (fault,) = look(World(), observed=(failed,), image_names={"ami-1": "gpu-linux-7"}).faults
+    assert fault.message.endswith("; the name of image ami-1 is gpu-linux-7")
+    (fault,) = look(World(), observed=(failed,)).faults
+    assert fault.message == failed.message
+
+
 def test_a_quota_of_nothing_is_asked_for_and_never_ends_by_itself() -> None:
     world = World()
     world.state.quotas = {"east/G": 0}
