@@ -16,7 +16,8 @@ class Cooldown:
     """Puts `key` on hold until `until`, after `failures` of one class in a row.
 
     The hold is over if `failures` is 0. `image` is the image that GitHub refused, or of the machine that could
-    not start, if this is the reason.
+    not start, if this is the reason. `error` is the code of the provider's error, such as
+    InsufficientInstanceCapacity, or empty if no provider refused anything.
     """
 
     key: str
@@ -25,6 +26,7 @@ class Cooldown:
     reason: str
     failure: FailureClass = FailureClass.UNKNOWN
     image: str = ""
+    error: str = ""
 
 
 def offering_key(offering: str) -> str:

@@ -163,8 +163,8 @@ class LaunchedMachine:
 class LaunchFailure:
     """One reason why a provider did not launch all machines of a request.
 
-    `offering` is a key, or None if the whole request failed. `scope` is set if the failure concerns
-    more than its class says.
+    `code` is that of the provider's error, or empty. `offering` is a key, or None if the whole request failed.
+    `scope` is set if the failure concerns more than its class says.
     """
 
     failure: FailureClass
@@ -172,6 +172,11 @@ class LaunchFailure:
     message: str
     offering: str | None = None
     scope: FailureScope | None = None
+
+    @property
+    def text(self) -> str:
+        """Return `code: message`, of bounded length."""
+        return ": ".join(filter(None, (self.code, self.message)))[:300]
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +346,7 @@ class ListedMachine:
     image: str = ""
     launch_time: str = ""
     reason: str = ""
-    """Why the machine is terminated or shuts down, in the provider's words."""
+    """Why the machine is terminated or shuts down, in the provider's words. They begin with `error`."""
     failure: FailureClass | None = None
     """The class of `reason`, if it has one."""
     scope: FailureScope | None = None
@@ -365,6 +370,8 @@ class ListedMachine:
     """The provider's name of the machine's state."""
     host: str = ""
     """The node of a pod, if it has one."""
+    error: str = ""
+    """The provider's code of `reason`, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
