@@ -117,7 +117,7 @@ async def test_a_large_fleet_on_a_bad_night_takes_three_screens_of_a_phone(shown
             lambda route: route.fulfill(body=html, content_type="text/html"),
         )
         await one.page.goto("/")
-        await one.page.get_by_text("7 faults").wait_for()
+        await one.page.get_by_text("4 more faults").wait_for()
         assert await fits(one)
         height = await one.page.evaluate("document.documentElement.scrollHeight")
         assert height <= 3 * PHONE[1]
