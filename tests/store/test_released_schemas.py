@@ -23,6 +23,7 @@ SCHEMA_DIGESTS = {
     "0002": "09f8e3b184fbc7b8",
     "0003": "afabc3061f9c3254",
     "0004": "afabc3061f9c3254",
+    "0005": "bb5f18d4dae9b92b",
 }
 """Digests of all columns, keys and indexes after each migration, by version."""
 
