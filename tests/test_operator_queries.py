@@ -15,7 +15,9 @@ from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.model.wording import duration
+from autoscaler.operator_commands.cost import By
 from autoscaler.views.jobs.past import FailedTries, Past, WaitedFor
+from autoscaler.views.spending import SpendingKey
 from tests.ledger.builders import World, failure
 from tests.planner.fleets import catalogue, sku
 from tests.test_operator_commands import Controller
@@ -209,6 +211,10 @@ def test_the_days_of_costs_are_checked_before_the_controller_is_asked(
     result = waiting.run("cost", "--last", last)
     assert result.exit_code == 2
     assert "from 1d to 93d" in result.stderr
+
+
+def test_costs_have_the_rows_that_the_controller_answers() -> None:
+    assert list(map(str, By)) == list(map(str, SpendingKey))
 
 
 def test_an_unknown_name_has_no_history(waiting: Controller) -> None:

@@ -3,13 +3,12 @@
 import csv
 import re
 import sys
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autoscaler.operator_commands.options import Answer, Reply, controller_command
-from autoscaler.operator_commands.tables import print_table
-from autoscaler.views.spending import SpendingKey
 
 if TYPE_CHECKING:
     from autoscaler.operator_commands.client import OperatorClient
@@ -18,6 +17,14 @@ _MOST_DAYS = 93
 _DAYS = re.compile(r"([1-9][0-9]?)d")
 _DOLLARS = ("dollars", "job", "boot", "ready", "end", "failed_launch")
 _COUNTS = ("jobs", "failed_launches")
+
+
+class By(StrEnum):
+    """What a row is about: the keys of `views/spending.py`, which `--help` does not import."""
+
+    PROVIDER = "provider"
+    SKU = "sku"
+    REPOSITORY = "repository"
 
 
 def _days(text: str) -> str:
@@ -40,7 +47,7 @@ def cost(
         ),
     ] = "30d",
     by: Annotated[
-        list[SpendingKey] | None,
+        list[By] | None,
         typer.Option(
             metavar="KEY",
             help="One row for each provider, sku or repository; default: sku. Repeat it for several.",
@@ -55,7 +62,7 @@ def cost(
     Time counts on the day on which it ends, at the price of that moment: a job at its end, idle time when the
     machine's job starts. Only a job's own time belongs to its repository.
     """
-    keys = [key.value for key in SpendingKey if key in (by or [SpendingKey.SKU])]
+    keys = [key.value for key in By if key in (by or [By.SKU])]
     found = client.ask("/admin/cost", days=last, by=",".join(keys))
     return Reply(found, lambda answer: (_print_csv if as_csv else _print_table)(answer, keys))
 
@@ -70,6 +77,8 @@ def _print_csv(found: Answer, keys: list[str]) -> None:
 
 
 def _print_table(found: Answer, keys: list[str]) -> None:
+    from autoscaler.operator_commands.tables import print_table
+
     if not found["rows"]:
         typer.echo(f"no machine's time has ended since {found['since']}", err=True)
         return
