@@ -94,8 +94,12 @@ def _row(key: _Key, used: Iterable[Usage]) -> SpendingRow:
         seconds += one.seconds
     return SpendingRow(
         *key,
-        sum(dollars.values()),
-        **{use.value: paid for use, paid in dollars.items()},
+        dollars=sum(dollars.values()),
+        job=dollars[MachineUse.JOB],
+        boot=dollars[MachineUse.BOOT],
+        ready=dollars[MachineUse.READY],
+        end=dollars[MachineUse.END],
+        failed_launch=dollars[MachineUse.FAILED_LAUNCH],
         hours=seconds / 3600.0,
         jobs=times[MachineUse.JOB],
         failed_launches=times[MachineUse.FAILED_LAUNCH],
