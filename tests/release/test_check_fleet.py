@@ -1,6 +1,6 @@
 """The action `check-fleet`, run as GitHub's runner runs it, against a server with a pull request's comments.
 
-GitHub's answers: REST API, "Issue comments"; a fork's token may only read ("Automatic token authentication").
+GitHub's answers: REST API, "Issue comments"; a fork's token may only read ("Events that trigger workflows").
 """
 
 import json
@@ -209,8 +209,8 @@ def test_the_token_goes_to_the_named_controller_in_a_private_file(job: Job) -> N
 
 @pytest.mark.case(
     "a pull request of a fork: its token may not comment, and it has no secrets",
-    topic="GitHub's API",
-    source="GitHub: Automatic token authentication",
+    topic="GitHub's REST API",
+    source="GitHub: events that trigger workflows",
 )
 def test_a_fork_gets_the_report_in_the_summary_of_its_job(job: Job) -> None:
     job.play()
