@@ -80,7 +80,8 @@ def pull_request() -> Iterator[PullRequest]:
         def do_GET(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             body = json.loads(content) if content.startswith(b"{") else None
-            status, answer = 401, {}
+            status: int = 401
+            answer: Any = {}
             if self.headers["Authorization"] == f"Bearer {tokens[self.path.split('/')[1]]}":
                 status, answer = pull.answer(self.command, self.path, body)
             self.send_response(status)
