@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from autoscaler.model.catalogue import CapacityType, LaunchOption, Offering, Sku
 from autoscaler.model.identifiers import Instant, ProviderName, SkuName
@@ -9,6 +10,13 @@ from autoscaler.model.machines.failures import FailureClass
 
 IN_A_ROW = 3
 """The circuit breaker opens after this many failures in a row. Then one probe at a time is launched."""
+
+
+class RateLimit(StrEnum):
+    """GitHub's rate limits, as the `error` of a hold (docs.github.com, "Rate limits for the REST API")."""
+
+    PRIMARY = "primary_rate_limit"
+    SECONDARY = "secondary_rate_limit"
 
 
 @dataclass(frozen=True, slots=True)
