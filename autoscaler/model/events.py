@@ -7,6 +7,7 @@ is not proven to be terminated: the ledger decides that. No event has a JIT conf
 from dataclasses import dataclass, field
 
 from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.identifiers import (
     InstallationId,
     Instant,
@@ -424,12 +425,16 @@ class RunnerRegistered(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunnerRegistrationFailed(Event):
-    """GitHub did not create the registration. Its machine is ready again; try again at `retry_at`."""
+    """GitHub did not create the registration. Its machine is ready again; try again at `retry_at`.
+
+    `limit` is the rate limit that is reached, if this is why and it is known.
+    """
 
     name: RunnerName
     failure: FailureClass
     message: str
     retry_at: Instant
+    limit: RateLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from autoscaler.controller.ports.github import (
 )
 from autoscaler.controller.wakeups import Wakeups
 from autoscaler.model.backoff import Backoff
+from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.events import (
     RunnerClosed,
     RunnerDeregistered,
@@ -53,7 +54,9 @@ class Registrar:
         try:
             registered = await self._registered(runner)
         except RetryLaterError as error:
-            await self._failed(runner, FailureClass.THROTTLED, str(error), error.retry_after)
+            await self._failed(
+                runner, FailureClass.THROTTLED, str(error), error.retry_after, error.limit
+            )
         except OperatorError as error:
             await self._failed(runner, FailureClass.CONFIGURATION, str(error), 0.0)
         except (RunnerExistsError, RegistrationOutcomeUnknownError) as error:
@@ -155,10 +158,15 @@ class Registrar:
                 del self._secrets[name]
 
     async def _failed(
-        self, runner: Runner, failure: FailureClass, message: str, retry_after: Seconds
+        self,
+        runner: Runner,
+        failure: FailureClass,
+        message: str,
+        retry_after: Seconds,
+        limit: RateLimit | None = None,
     ) -> None:
         now = self._journal.now
         await self._journal.record(
-            RunnerRegistrationFailed(now, runner.name, failure, message, now + retry_after)
+            RunnerRegistrationFailed(now, runner.name, failure, message, now + retry_after, limit)
         )
         self.wake(runner.machine)

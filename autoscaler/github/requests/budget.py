@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.requests.outcomes import is_limit
+from autoscaler.github.requests.outcomes import is_limit, limit_of
 from autoscaler.model.backoff import Backoff
+from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.identifiers import Instant, Seconds
 
 CORE = "core"
@@ -49,22 +50,24 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """The reason a request does not fit now, and the seconds until it may."""
+    """The reason a request does not fit now, and the seconds until it may.
+
+    `limit` is the rate limit of GitHub that is reached, if one is.
+    """
 
     seconds: Seconds
     why: str
+    limit: RateLimit | None = None
 
 
 @dataclass(slots=True)
 class _Backoff:
     until: Instant = 0.0
     failures: int = 0
-    limit: str = ""
+    limit: RateLimit = RateLimit.SECONDARY
 
     def extend(self, answer: Answer, now: Instant) -> None:
-        # docs.github.com, "Exceeding the rate limit": only the primary limit leaves no request.
-        spent = answer.headers.get("x-ratelimit-remaining") == "0"
-        self.limit = "primary" if spent else "secondary"
+        self.limit = limit_of(answer)
         if self.until <= now:  # refusals of concurrent requests count as one failure
             self.failures += 1
         delay = delay_of(answer, now, _SECONDARY.delay(self.failures - 1))
@@ -122,15 +125,18 @@ class Budget:
         wait = self.backoff(caller, request, now)
         if wait:
             limit = self._backoffs[_backoff_key(caller, request)].limit
-            return Shortage(wait, f"not sent: GitHub's {limit} rate limit stopped this App earlier")
+            name = limit.value.replace("_", " ")
+            return Shortage(wait, f"not sent: GitHub's {name} stopped this App earlier", limit)
         bucket = self._bucket(caller, request, now)
         if bucket is not None:
             reserve = math.floor(bucket.limit * RESERVES[request.importance])
             if self._left(caller, bucket) <= reserve:
-                why = f"not sent: the rest of {bucket.resource} is for more important requests"
+                until = self._until(bucket.reset_at, now)
                 if not reserve:
                     why = f"not sent: the rate limit {bucket.resource} is used up"
-                return Shortage(self._until(bucket.reset_at, now), why)
+                    return Shortage(until, why, RateLimit.PRIMARY)
+                why = f"not sent: the rest of {bucket.resource} is for more important requests"
+                return Shortage(until, why)
         wait = self._wait_for_points(caller, request, now)
         why = "not sent: the points of this endpoint are spent for this minute"
         return Shortage(wait, why) if wait else None

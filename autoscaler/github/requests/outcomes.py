@@ -14,6 +14,7 @@ from autoscaler.controller.ports.github import (
     RetryLaterError,
 )
 from autoscaler.github.requests.exchange import Answer, Effect, Request
+from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.identifiers import Seconds
 
 
@@ -150,9 +151,17 @@ def is_limit(answer: Answer) -> bool:
         return True
     if answer.status != 403:
         return False
-    spent = answer.headers.get("x-ratelimit-remaining") == "0"
     said = any(words in answer.message.lower() for words in _LIMIT_WORDS)
-    return spent or said or "retry-after" in answer.headers
+    return limit_of(answer) is RateLimit.PRIMARY or said or "retry-after" in answer.headers
+
+
+def limit_of(answer: Answer) -> RateLimit:
+    """Return which rate limit a refusal is of (docs.github.com, "Exceeding the rate limit").
+
+    Only the primary limit leaves no request.
+    """
+    spent = answer.headers.get("x-ratelimit-remaining") == "0"
+    return RateLimit.PRIMARY if spent else RateLimit.SECONDARY
 
 
 CLOCK_TOLERANCE: Seconds = 30.0
@@ -178,13 +187,17 @@ class NotShownError(NotAllowedError):
 
 
 def error_for(
-    request: Request, outcome: Outcome, text: str, delay: Seconds = OUTAGE_DELAY
+    request: Request,
+    outcome: Outcome,
+    text: str,
+    delay: Seconds = OUTAGE_DELAY,
+    limit: RateLimit | None = None,
 ) -> GitHubError:
     """Return the port's error for an outcome. `delay` is the time until a retry, if one can help."""
     action = POLICIES[outcome].action(request.effect)
     message = f"{request.endpoint}: {text}"
     if action is Action.HOLD:
-        return LimitError(message, delay)
+        return LimitError(message, delay, limit)
     if action is Action.LOOK_UP:
         return RegistrationOutcomeUnknownError(message)
     if action in (Action.AGAIN, Action.LATER):
