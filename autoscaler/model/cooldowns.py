@@ -13,11 +13,7 @@ IN_A_ROW = 3
 
 
 class RateLimit(StrEnum):
-    """The rate limits of GitHub (docs.github.com, "Rate limits for the REST API").
-
-    primary    the requests of an hour
-    secondary  requests that are too many, too fast or too expensive
-    """
+    """GitHub's rate limits, as the `error` of a hold (docs.github.com, "Rate limits for the REST API")."""
 
     PRIMARY = "primary_rate_limit"
     SECONDARY = "secondary_rate_limit"

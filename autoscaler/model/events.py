@@ -427,7 +427,7 @@ class RunnerRegistered(Event):
 class RunnerRegistrationFailed(Event):
     """GitHub did not create the registration. Its machine is ready again; try again at `retry_at`.
 
-    `limit` is the rate limit that is reached, if this is why and it is known.
+    `limit` is the rate limit that stopped it, or None.
     """
 
     name: RunnerName

@@ -18,11 +18,6 @@ from autoscaler.planner.scale_up import ScaleUp
 _DISPUTED = WaitReason(WaitCode.JOB_UNCONFIRMED)
 _NOT_PLANNED = WaitReason(WaitCode.NOT_PLANNED)
 
-_OF_LIMITS: Mapping[str, WaitCode] = {
-    RateLimit.PRIMARY: WaitCode.GITHUB_PRIMARY_LIMIT,
-    RateLimit.SECONDARY: WaitCode.GITHUB_SECONDARY_LIMIT,
-}
-
 _BY_KIND = tuple(
     (WaitReason(code),)
     for code in (
@@ -90,14 +85,20 @@ def not_assigned(
     return WaitReason(WaitCode.NOT_ASSIGNED, about, where=where, variant=variant)
 
 
+_LIMITS: Mapping[str, WaitCode] = {
+    RateLimit.PRIMARY: WaitCode.GITHUB_PRIMARY_LIMIT,
+    RateLimit.SECONDARY: WaitCode.GITHUB_SECONDARY_LIMIT,
+}
+
+
 def _registration_hold(fleet: Fleet, demand: DemandClass) -> Cooldown | None:
     return active_cooldown(fleet.cooldowns, registration_key(demand.scope), fleet.now)
 
 
 def _registration_held(demand: DemandClass, hold: Cooldown) -> WaitReason:
     """Return why no runner registers. GitHub's rate limits have codes of their own."""
-    code = _OF_LIMITS.get(hold.error, WaitCode.REGISTRATION_ON_HOLD)
-    about = demand.account if hold.error in _OF_LIMITS else demand.scope
+    code = _LIMITS.get(hold.error, WaitCode.REGISTRATION_ON_HOLD)
+    about = demand.account if hold.error in _LIMITS else demand.scope
     return WaitReason(code, (about,), hold.reason, hold.until, error=hold.error)
 
 

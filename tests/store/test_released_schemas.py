@@ -24,6 +24,7 @@ SCHEMA_DIGESTS = {
     "0003": "afabc3061f9c3254",
     "0004": "afabc3061f9c3254",
     "0005": "f448397131c9007d",
+    "0006": "8a53252be18d4d8f",
 }
 """Digests of all columns, keys and indexes after each migration, by version."""
 

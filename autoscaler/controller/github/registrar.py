@@ -27,7 +27,7 @@ from autoscaler.model.events import (
     RunnerRegistered,
     RunnerRegistrationFailed,
 )
-from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
+from autoscaler.model.identifiers import Instant, MachineId, RunnerName, Seconds
 from autoscaler.model.jobs.runners import Runner, RunnerState
 from autoscaler.model.machines.failures import FailureClass
 
@@ -54,11 +54,10 @@ class Registrar:
         try:
             registered = await self._registered(runner)
         except RetryLaterError as error:
-            await self._failed(
-                runner, FailureClass.THROTTLED, str(error), error.retry_after, error.limit
-            )
+            at = self._journal.now + error.retry_after
+            await self._failed(runner, FailureClass.THROTTLED, error, at, error.limit)
         except OperatorError as error:
-            await self._failed(runner, FailureClass.CONFIGURATION, str(error), 0.0)
+            await self._failed(runner, FailureClass.CONFIGURATION, error, self._journal.now)
         except (RunnerExistsError, RegistrationOutcomeUnknownError) as error:
             await self.deregister(name, f"registered without an answer: {error}")
         else:
@@ -161,12 +160,13 @@ class Registrar:
         self,
         runner: Runner,
         failure: FailureClass,
-        message: str,
-        retry_after: Seconds,
+        error: GitHubError,
+        retry_at: Instant,
         limit: RateLimit | None = None,
     ) -> None:
-        now = self._journal.now
         await self._journal.record(
-            RunnerRegistrationFailed(now, runner.name, failure, message, now + retry_after, limit)
+            RunnerRegistrationFailed(
+                self._journal.now, runner.name, failure, str(error), retry_at, limit
+            )
         )
         self.wake(runner.machine)

@@ -11,6 +11,7 @@ from autoscaler.controller.reporting.fault_history import FaultHistory, recorded
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.jobs.job_waits import machine_of
 from autoscaler.model import changes
+from autoscaler.model.accounting import day_of
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, JobId, ProviderName
@@ -32,6 +33,7 @@ from autoscaler.views.jobs.past import Past, past_of, waited_until
 from autoscaler.views.jobs.waits import Reasons
 from autoscaler.views.machines import MachineView
 from autoscaler.views.overview import Overview, oldest_jobs
+from autoscaler.views.spending import Spending, SpendingKey, spending
 from autoscaler.views.status import StatusView, status
 
 KINDS = ("job", "machine", "runner", "launch_request", "sku", "provider", "fleet", "installation")
@@ -223,6 +225,11 @@ class FleetQueries:
     async def faults(self) -> Sequence[FaultSpell]:
         """Return the faults of the last 30 days, those that began last first. Raises: StoreError."""
         return await recorded_faults(self._store)
+
+    async def spending(self, days: int, by: Collection[SpendingKey]) -> Spending:
+        """Return what machines cost in the last days, today included. Raises: StoreError."""
+        since = day_of(self._journal.now) - days + 1
+        return spending(await self._store.usage(since), since, by)
 
     async def history(self, name: str) -> Sequence[HistoryRow]:
         """Return what happened to a record, oldest first.

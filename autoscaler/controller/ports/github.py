@@ -18,10 +18,7 @@ class GitHubError(Exception):
 
 
 class RetryLaterError(GitHubError):
-    """A rate limit, an outage or an invalid answer: retry after `retry_after` seconds.
-
-    `limit` is the rate limit that is reached, if it is known.
-    """
+    """A rate limit (`limit`), an outage or an invalid answer: retry after `retry_after` seconds."""
 
     def __init__(self, message: str, retry_after: Seconds, limit: RateLimit | None = None) -> None:
         super().__init__(message)

@@ -129,8 +129,7 @@ class Api:
             if outcome is Outcome.ANSWERED:
                 return answer
             detail = summary_of(outcome, answer)
-            delay = self._delay(request, outcome, answer, caller)
-            limit = limit_of(answer) if outcome is Outcome.LIMITED else None
+            delay, limit = self._delay(request, outcome, answer, caller), limit_of(answer)
         failure = error_for(request, outcome, detail, delay, limit)
         if POLICIES[outcome].action(request.effect) is Action.AGAIN:
             return failure

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.requests.outcomes import is_limit, limit_of
+from autoscaler.github.requests.outcomes import limit_of
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.identifiers import Instant, Seconds
@@ -50,14 +50,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """The reason a request does not fit now, and the seconds until it may.
-
-    `limit` is the rate limit of GitHub that is reached, if one is.
-    """
+    """The reason a request does not fit now, the seconds until it may, and the rate limit that stops it."""
 
     seconds: Seconds
     why: str
-    limit: RateLimit | None = None
+    limit: RateLimit
 
 
 @dataclass(slots=True)
@@ -66,8 +63,8 @@ class _Backoff:
     failures: int = 0
     limit: RateLimit = RateLimit.SECONDARY
 
-    def extend(self, answer: Answer, now: Instant) -> None:
-        self.limit = limit_of(answer)
+    def extend(self, answer: Answer, limit: RateLimit, now: Instant) -> None:
+        self.limit = limit
         if self.until <= now:  # refusals of concurrent requests count as one failure
             self.failures += 1
         delay = delay_of(answer, now, _SECONDARY.delay(self.failures - 1))
@@ -125,21 +122,19 @@ class Budget:
         wait = self.backoff(caller, request, now)
         if wait:
             limit = self._backoffs[_backoff_key(caller, request)].limit
-            name = limit.value.replace("_", " ")
-            return Shortage(wait, f"not sent: GitHub's {name} stopped this App earlier", limit)
+            why = f"not sent: GitHub's {limit.replace('_', ' ')} stopped this App earlier"
+            return Shortage(wait, why, limit)
         bucket = self._bucket(caller, request, now)
         if bucket is not None:
             reserve = math.floor(bucket.limit * RESERVES[request.importance])
             if self._left(caller, bucket) <= reserve:
-                until = self._until(bucket.reset_at, now)
+                why = f"not sent: the rest of {bucket.resource} is for more important requests"
                 if not reserve:
                     why = f"not sent: the rate limit {bucket.resource} is used up"
-                    return Shortage(until, why, RateLimit.PRIMARY)
-                why = f"not sent: the rest of {bucket.resource} is for more important requests"
-                return Shortage(until, why)
+                return Shortage(self._until(bucket.reset_at, now), why, RateLimit.PRIMARY)
         wait = self._wait_for_points(caller, request, now)
         why = "not sent: the points of this endpoint are spent for this minute"
-        return Shortage(wait, why) if wait else None
+        return Shortage(wait, why, RateLimit.SECONDARY) if wait else None
 
     def backoff(self, caller: str, request: Request, now: Instant) -> Seconds:
         """Return for how long this caller must send nothing, because it met a rate limit."""
@@ -197,8 +192,9 @@ class Budget:
         if answer is None:
             return
         backoff = self._backoffs.setdefault(_backoff_key(caller, request), _Backoff())
-        if is_limit(answer):
-            backoff.extend(answer, now)
+        limit = limit_of(answer)
+        if limit is not None:
+            backoff.extend(answer, limit, now)
         elif answer.ok and backoff.until <= now:
             backoff.failures = 0
         reading = reading_of(answer, self.resource_of(request), now)

@@ -132,7 +132,7 @@ def outcome_of(request: Request, answer: Answer) -> Outcome:
         return Outcome.ANSWERED
     if answer.status == UNCHANGED and request.etag is not None:
         return Outcome.ANSWERED
-    if is_limit(answer):
+    if limit_of(answer) is not None:
         return Outcome.LIMITED
     if answer.status >= 500 or answer.status == 408:
         return Outcome.OUTAGE
@@ -145,23 +145,19 @@ def outcome_of(request: Request, answer: Answer) -> Outcome:
     return Outcome.FORBIDDEN if answer.status == 403 else Outcome.REFUSED
 
 
-def is_limit(answer: Answer) -> bool:
-    """Return whether GitHub refused because of a primary or secondary rate limit."""
-    if answer.status == 429:
-        return True
-    if answer.status != 403:
-        return False
-    said = any(words in answer.message.lower() for words in _LIMIT_WORDS)
-    return limit_of(answer) is RateLimit.PRIMARY or said or "retry-after" in answer.headers
+def limit_of(answer: Answer) -> RateLimit | None:
+    """Return the rate limit because of which GitHub refused, or None.
 
-
-def limit_of(answer: Answer) -> RateLimit:
-    """Return which rate limit a refusal is of (docs.github.com, "Exceeding the rate limit").
-
-    Only the primary limit leaves no request.
+    Only the primary limit leaves no request (docs.github.com, "Exceeding the rate limit").
     """
-    spent = answer.headers.get("x-ratelimit-remaining") == "0"
-    return RateLimit.PRIMARY if spent else RateLimit.SECONDARY
+    if answer.status not in (403, 429):
+        return None
+    if answer.headers.get("x-ratelimit-remaining") == "0":
+        return RateLimit.PRIMARY
+    said = any(words in answer.message.lower() for words in _LIMIT_WORDS)
+    if answer.status == 429 or said or "retry-after" in answer.headers:
+        return RateLimit.SECONDARY
+    return None
 
 
 CLOCK_TOLERANCE: Seconds = 30.0
@@ -193,7 +189,10 @@ def error_for(
     delay: Seconds = OUTAGE_DELAY,
     limit: RateLimit | None = None,
 ) -> GitHubError:
-    """Return the port's error for an outcome. `delay` is the time until a retry, if one can help."""
+    """Return the port's error for an outcome. `delay` is the time until a retry, if one can help.
+
+    `limit` is the rate limit that GitHub named.
+    """
     action = POLICIES[outcome].action(request.effect)
     message = f"{request.endpoint}: {text}"
     if action is Action.HOLD:

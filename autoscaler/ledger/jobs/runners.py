@@ -62,9 +62,15 @@ def on_runner_registration_failed(state: LedgerState, event: RunnerRegistrationF
         return
     reason = f"{event.failure}: {event.message}"
     key = registration_key(runner.demand.scope)
-    at_least = event.retry_at - event.at
-    error = event.limit.value if event.limit is not None else ""
-    count_failure(state, key, event.failure, event.at, reason, at_least, error=error)
+    count_failure(
+        state,
+        key,
+        event.failure,
+        event.at,
+        reason,
+        event.retry_at - event.at,
+        error=event.limit or "",
+    )
     _close_and_free_machine(state, runner, event.at, reason)
 
 

@@ -182,8 +182,7 @@ class SimulatedGitHub:
         await crash_point.count_call()
         await asyncio.sleep(self.latency / 2)
         if fault_schedule.hit(FaultKind.SECONDARY_LIMIT):
-            limit = RateLimit.SECONDARY
-            raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT, limit)
+            raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT, RateLimit.SECONDARY)
         if fault_schedule.hit(FaultKind.GITHUB_5XX):
             raise lost
         answer = carry_out()
