@@ -15,7 +15,7 @@ from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.settings.fleet import ProviderSection, Settings
 from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, SkuSettings
 from autoscaler.controller.ports.provider import ProviderFactory
-from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.identifiers import ProviderName, Seconds
 
 AnySection = TypeVar("AnySection", bound=ProviderSection)
 AnyOption = TypeVar("AnyOption", bound=LaunchOptionSettings)
@@ -115,8 +115,12 @@ class ProviderKind(ABC):
         names = [name for name, one in configuration.providers() if one.kind == self.key]
         return OnlineCheck(lines=tuple(f"{name}: not checked online" for name in names))
 
-    def examinations(self, configuration: Configuration) -> Iterator[Examination]:
-        """Return what `autoscaler doctor` asks the providers; by default, what `check_online` asks."""
+    def examinations(self, configuration: Configuration, within: Seconds) -> Iterator[Examination]:
+        """Return what `autoscaler doctor` asks the providers; by default, what `check_online` asks.
+
+        Each is ended after `within` seconds.
+        """
+        del within
 
         async def ask() -> list[Check]:
             return _checks_of(await self.check_online(configuration))
@@ -124,9 +128,11 @@ class ProviderKind(ABC):
         if any(one.kind == self.key for _, one in configuration.providers()):
             yield Examination(self.about.removesuffix("."), self.key, ask)
 
-    async def runner_versions(self, configuration: Configuration) -> Mapping[str, str]:
+    async def runner_versions(
+        self, configuration: Configuration, within: Seconds
+    ) -> Mapping[str, str]:
         """Return the version of actions/runner by the name of each image that says it; by default, none."""
-        del configuration
+        del configuration, within
         return {}
 
 

@@ -10,24 +10,22 @@ from autoscaler.model.identifiers import Seconds
 from autoscaler.observability.redaction import redact_text
 from autoscaler.providers.registry import provider_kinds
 
-WITHIN: Seconds = 25.0
-"""How long one examination may take. All run at the same time, so this also bounds the whole."""
-
 Group = tuple[str, tuple[Check, ...]]
 
 
-def examinations(configuration: Configuration) -> Iterator[Examination]:
-    """Return every examination of a fleet. `check --online` asks the providers a part of them."""
-    yield from github.examinations(configuration)
+def examinations(configuration: Configuration, within: Seconds) -> Iterator[Examination]:
+    """Return every examination of a fleet. Its requests end early enough to be judged `within` seconds."""
+    yield from github.examinations(configuration, within)
     for kind in provider_kinds():
-        yield from kind.examinations(configuration)
-    yield from host.examinations(configuration)
+        yield from kind.examinations(configuration, within)
+    yield from host.examinations(configuration, within)
 
 
-async def examine(
-    examined: Iterable[Examination], within: Seconds = WITHIN
-) -> AsyncGenerator[Group, None]:
-    """Yield each group with its checks, as soon as all of the group have ended."""
+async def examine(examined: Iterable[Examination], within: Seconds) -> AsyncGenerator[Group, None]:
+    """Yield each group with its checks, as soon as all of the group have ended.
+
+    An examination may take `within` seconds. All run at the same time, so this also bounds the whole.
+    """
     groups: dict[str, list[Examination]] = {}
     for one in examined:
         groups.setdefault(one.group, []).append(one)

@@ -69,8 +69,12 @@ async def test_a_backup_of_an_open_store_has_all_that_it_accepted(
         "state.db.lock",
         "state.db-wal",
         "state.db-shm",
+        "state.db.last-backup",
         BACKUP,
     }
+    assert mode(path.with_name("state.db.last-backup")) == 0o600
+    assert SqliteUpkeep(path).last_backup() is not None
+    assert SqliteUpkeep(target).last_backup() is None
     assert await deliveries(target) == ["a"]
 
 

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,7 +68,26 @@ class SqliteUpkeep:
         with _copy(self._path, target) as copy:
             found = self.check(copy)
             copy.replace(target)
+        self._stamp()
         return replace(found, file=target)
+
+    def last_backup(self) -> Instant | None:
+        """Return when `backup` last made a backup of the store, or None if it never did."""
+        try:
+            return self._stamp_file.stat().st_mtime
+        except OSError:
+            return None
+
+    @property
+    def _stamp_file(self) -> Path:
+        """The empty file whose age is that of the last backup."""
+        return self._path.with_name(f"{self._path.name}.last-backup")
+
+    def _stamp(self) -> None:
+        """Note that a backup was made. Without a right to write there, the backup is as good without a note."""
+        with suppress(OSError):
+            self._stamp_file.touch(OWNER_ONLY)
+            self._own(self._stamp_file)
 
     def restore(self, backup: Path, now: datetime) -> Path | None:
         """Replace the store by a backup. Return the file that keeps the replaced store, None if there was none.
