@@ -107,13 +107,14 @@ class ProviderKind(ABC):
         del sku, option, section
         return None
 
-    async def check_online(self, configuration: Configuration) -> OnlineCheck:
+    async def check_online(self, configuration: Configuration) -> OnlineCheck | None:
         """Ask the configured providers of this kind whether they would accept the launch options.
 
-        Changes nothing. A provider that does not answer is a problem. By default, no provider is asked.
+        Changes nothing. A provider that does not answer is a problem. Returns None if the kind has
+        `examinations` of its own: `check --online` carries these out.
         """
-        names = [name for name, one in configuration.providers() if one.kind == self.key]
-        return OnlineCheck(lines=tuple(f"{name}: not checked online" for name in names))
+        del configuration
+        return None
 
     def examinations(self, configuration: Configuration, within: Seconds) -> Iterator[Examination]:
         """Return what `autoscaler doctor` asks the providers; by default, what `check_online` asks.
@@ -123,7 +124,8 @@ class ProviderKind(ABC):
         del within
 
         async def ask() -> list[Check]:
-            return _checks_of(await self.check_online(configuration))
+            online = await self.check_online(configuration)
+            return [] if online is None else _checks_of(online)
 
         if any(one.kind == self.key for _, one in configuration.providers()):
             yield Examination(self.about.removesuffix("."), self.key, ask)

@@ -11,8 +11,8 @@ from autoscaler.operator_commands.fleet_file import ConfigOption, fleet_file
 from autoscaler.operator_commands.options import JobPage, job_page
 
 if TYPE_CHECKING:
+    from autoscaler.app.examining import Group
     from autoscaler.config import Configuration
-    from autoscaler.doctor.examining import Group
 
 WRONG, USAGE_ERROR = 1, 2
 
@@ -87,7 +87,8 @@ def _examine(
 
 async def _groups(configuration: "Configuration", within: int, *, quiet: bool) -> "list[Group]":
     """Carry out all examinations, and print each group as soon as it has ended."""
-    from autoscaler.doctor.examining import examinations, examine
+    from autoscaler.app.examining import examine
+    from autoscaler.doctor.examining import examinations
     from autoscaler.doctor.printing import lines_of
 
     found = list(examinations(configuration, within))

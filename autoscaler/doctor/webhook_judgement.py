@@ -77,7 +77,7 @@ def judge_deliveries(
         checks = [secret, fine(name, share)]
     else:
         status = next(one.status for one in found if one not in good)
-        checks = [wrong(name, f"{share}, others {_shown(status)}", _LATE, _fix(url))]
+        checks = [secret, wrong(name, f"{share}, others {_shown(status)}", _LATE, _fix(url))]
     return [*checks, _judge_last(app_id, found, now)]
 
 
