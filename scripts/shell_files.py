@@ -72,8 +72,8 @@ def _leaves(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 def _section(path: str, command: Any) -> Iterator[str]:
     context = command.context_class(command, info_name=path)
-    usage = " ".join([path, *command.collect_usage_pieces(context)])
-    yield f".SS {_escaped(usage)}"
+    arguments = [_argument(one) for one in command.params if one.param_type_name == "argument"]
+    yield f".SS {_escaped(' '.join([path, '[OPTIONS]', *arguments]))}"
     for number, paragraph in enumerate(_text(command.help).split("\n\n")):
         if number:
             yield ".PP"
@@ -86,6 +86,12 @@ def _section(path: str, command: Any) -> Iterator[str]:
                 f"\\fB{_escaped(shown[0])}\\fR",
                 _escaped(" ".join(shown[1].split())),
             )
+
+
+def _argument(parameter: Any) -> str:
+    """Return an argument as a usage line has it: in brackets if it may be left out."""
+    name = str(parameter.metavar or parameter.name.upper())
+    return name if parameter.required or name.startswith("[") else f"[{name}]"
 
 
 def _text(help_text: str | None) -> str:
