@@ -89,7 +89,7 @@ def _section(path: str, command: Any) -> Iterator[str]:
 
 
 def _argument(parameter: Any) -> str:
-    """Return an argument as a usage line has it: in brackets if it may be left out."""
+    """Return an argument as a usage line has it: in brackets if it is optional."""
     name = str(parameter.metavar or parameter.name.upper())
     return name if parameter.required or name.startswith("[") else f"[{name}]"
 
