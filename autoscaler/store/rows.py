@@ -124,6 +124,7 @@ def cooldown_row(cooldown: Cooldown) -> Row:
         "reason": _readable(cooldown.reason),
         "failure": cooldown.failure.value,
         "image": _readable(cooldown.image),
+        "error": _readable(cooldown.error),
     }
 
 

@@ -97,6 +97,7 @@ cooldowns = Table(
     Column("reason", Text, nullable=False),
     Column("failure", Text, nullable=False),
     Column("image", Text, nullable=False),
+    Column("error", Text, nullable=False, server_default=""),
 )
 
 readings = Table(

@@ -18,7 +18,7 @@ from autoscaler.store.sqlite.store import SqliteStore
 from autoscaler.store.statements import load
 from autoscaler.store.tables import metadata
 
-NEWEST = "0005"
+NEWEST = "0006"
 
 
 def shape(connection: Connection) -> dict[str, tuple[object, ...]]:

@@ -94,6 +94,7 @@ class FleetQueries:
         """Return the state of the fleet now. Why jobs wait is as of the last plan."""
         state = self._journal.ledger.state
         seen = fleet_counts(state, self._journal.now)
+        observed = tuple(self._observed())
         counts = Counts(
             running=seen.jobs_in_progress,
             dollars_per_hour=seen.dollars_per_hour,
@@ -103,13 +104,25 @@ class FleetQueries:
             providers_not_listed=tuple(
                 sorted(set(self._providers) - state.machines_listed_at.keys())
             ),
-            observed=tuple(self._observed()),
+            observed=observed,
             last_hour=self._recent_past.starts(HOUR),
             objectives=self._recent_past.objectives,
             mends=self._mends(),
+            image_names=self._names_of(
+                {fault.about for fault in observed}
+                | {row.image for row in state.cooldowns.values()}
+            ),
         )
         found = status(self.fleet(), self.waiting, counts)
         return replace(found, faults=self._fault_history.with_times(found.faults))
+
+    def _names_of(self, images: Collection[str]) -> dict[str, str]:
+        """Return the names of images by their IDs, as far as a provider knows them."""
+        found = {
+            image: next(filter(None, (self._image_name(one, image) for one in self._providers)), "")
+            for image in images
+        }
+        return {image: name for image, name in found.items() if name}
 
     def _mends(self) -> dict[str, str]:
         """Return what an operator can do, by the codes of all providers' errors."""
