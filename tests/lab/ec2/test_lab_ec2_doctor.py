@@ -163,12 +163,16 @@ async def close_egress(fleet: Fleet) -> None:
 
 async def queue(fleet: Fleet, *, rule: bool) -> None:
     """Name a queue for interruption notices, to which a disabled rule, or none, sends."""
-    made = await fleet.ec2.sdk_of("sqs")("create_queue", QueueName="notices")
+    sqs = fleet.ec2.sdk_of("sqs")
+    made = await sqs("create_queue", QueueName="notices")
     if rule:
         events = fleet.ec2.sdk_of("events")
         pattern = {"source": ["aws.ec2"], "detail-type": ["EC2 Spot Instance Interruption Warning"]}
         await events("put_rule", Name="notices", EventPattern=json.dumps(pattern), State="DISABLED")
-        arn = "arn:aws:sqs:us-west-2:123456789012:notices"
+        shown = await sqs(
+            "get_queue_attributes", QueueUrl=made["QueueUrl"], AttributeNames=["QueueArn"]
+        )
+        arn = shown["Attributes"]["QueueArn"]
         await events("put_targets", Rule="notices", Targets=[{"Id": "queue", "Arn": arn}])
     edit(
         fleet.file, "security_groups:", f"interruption_queue: {made['QueueUrl']}, security_groups:"
@@ -177,8 +181,9 @@ async def queue(fleet: Fleet, *, rule: bool) -> None:
 
 async def disabled_key(fleet: Fleet) -> None:
     kms = fleet.ec2.sdk_of("kms")
-    key = (await kms("create_key"))["KeyMetadata"]["Arn"]
-    await kms("disable_key", KeyId=key)
+    made = (await kms("create_key"))["KeyMetadata"]
+    key = made["Arn"]
+    await kms("disable_key", KeyId=made["KeyId"])
     edit(fleet.file, "    access:", f"    volume: {{kms_key: {key}}}\n    access:")
 
 
