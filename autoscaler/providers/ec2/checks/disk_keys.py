@@ -48,7 +48,9 @@ class DiskKeys:
             return DiskKey(key, state="", denied=await self._denied(await self._arn(key)))
         if shown.get("KeyManager") == "AWS":
             return DiskKey(key, aws_managed=True)
-        return DiskKey(key, state=shown["KeyState"], denied=await self._denied(shown["Arn"]))
+        if shown["KeyState"] != "Enabled":
+            return DiskKey(key, state=shown["KeyState"])
+        return DiskKey(key, denied=await self._denied(shown["Arn"]))
 
     async def _of_image(self, sku: Ec2Sku) -> str | None:
         """Return the key of the image's encrypted snapshot. Snapshots of other accounts are not shown."""
