@@ -70,9 +70,18 @@ def insert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
 
 def upsert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
     """Insert complete rows. Replace existing rows with the same primary key."""
+    _upsert(connection, table, rows, "{0} = excluded.{0}")
+
+
+def add(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    """Insert complete rows. Add their values to those of existing rows with the same primary key."""
+    _upsert(connection, table, rows, "{0} = {0} + excluded.{0}")
+
+
+def _upsert(connection: Connection, table: Table, rows: Sequence[Row], change: str) -> None:
     names = tuple(rows[0])
     key = [column.name for column in table.primary_key]
-    changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
+    changed = ", ".join(change.format(name) for name in names if name not in key)
     sql = f"{_insert(table, names)} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}"
     _driver(connection).execute(sql, (_json(map(_values, rows)),))
 

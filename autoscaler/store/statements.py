@@ -15,6 +15,7 @@ from sqlalchemy import (
     Connection,
     Table,
     delete,
+    func,
     not_,
     or_,
     select,
@@ -29,7 +30,14 @@ from autoscaler.controller.ports.store import (
     SavedState,
     StoreError,
 )
-from autoscaler.model.identifiers import InstallationId, Installations, Instant, ProviderName
+from autoscaler.model.accounting import MachineUse, Usage
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    Instant,
+    ProviderName,
+    SkuName,
+)
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.failures import FailureClass
@@ -41,7 +49,7 @@ from autoscaler.store.batch import Batch
 from autoscaler.store.bodies import decompress
 from autoscaler.store.codec import CorruptRecordError, R, decode
 from autoscaler.store.rows import Row, moment, name, read_history
-from autoscaler.store.sqlite_bulk import insert, insert_unknown, mark_applied, upsert
+from autoscaler.store.sqlite_bulk import add, insert, insert_unknown, mark_applied, upsert
 from autoscaler.store.tables import (
     cooldowns,
     history,
@@ -53,6 +61,7 @@ from autoscaler.store.tables import (
     readings,
     reruns,
     runners,
+    usage,
 )
 
 READ_AT_ONCE = 500
@@ -73,6 +82,8 @@ def write(connection: Connection, batch: Batch) -> frozenset[DeliveryKey]:
         insert(connection, history, batch.history)
     if batch.cooldowns:
         upsert(connection, cooldowns, list(batch.cooldowns.values()))
+    if batch.usage:
+        add(connection, usage, batch.usage)
     if batch.installations is not None:
         former = msgspec.json.encode(batch.installations.former).decode()
         _set_meta(connection, "installation", batch.installations.own)
@@ -144,6 +155,20 @@ def read_rows_of(
     )
     rows = connection.execute(newest).mappings().all()
     return tuple(read_history(dict(row)) for row in reversed(rows))
+
+
+def read_usage(connection: Connection, since: int) -> tuple[Usage, ...]:
+    """Return the sums over all days since this one. See `Store.usage`."""
+    key = (usage.c.provider, usage.c.sku, usage.c.repository, usage.c.use)
+    sums = (func.sum(column) for column in (usage.c.seconds, usage.c.dollars, usage.c.times))
+    rows = connection.execute(select(*key, *sums).where(usage.c.day >= since).group_by(*key))
+    try:
+        return tuple(
+            Usage(since, ProviderName(provider), SkuName(sku), repository, MachineUse(use), *found)
+            for provider, sku, repository, use, *found in rows
+        )
+    except ValueError as error:
+        raise StoreError(f"a row of usage is damaged: {error}") from error
 
 
 def _key(table: Table) -> Column[Any]:

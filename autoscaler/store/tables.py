@@ -97,6 +97,7 @@ cooldowns = Table(
     Column("reason", Text, nullable=False),
     Column("failure", Text, nullable=False),
     Column("image", Text, nullable=False),
+    Column("error", Text, nullable=False, server_default=""),
 )
 
 readings = Table(
@@ -109,6 +110,21 @@ readings = Table(
     Column("read_at", Double, nullable=False),
 )
 """The latest prices, quotas and sums of foreign machines of the providers (see `Store.save_readings`)."""
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("day", Integer, primary_key=True),
+    Column("provider", Text, primary_key=True),
+    Column("sku", Text, primary_key=True),
+    Column("repository", Text, primary_key=True),
+    Column("use", Text, primary_key=True),
+    Column("seconds", Double, nullable=False),
+    Column("dollars", Double, nullable=False),
+    Column("times", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""What the time of machines bought: one row for each day and key, of about 100 bytes (see `Usage`)."""
 
 meta = Table(
     "meta",

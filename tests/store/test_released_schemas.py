@@ -23,6 +23,8 @@ SCHEMA_DIGESTS = {
     "0002": "09f8e3b184fbc7b8",
     "0003": "afabc3061f9c3254",
     "0004": "afabc3061f9c3254",
+    "0005": "f448397131c9007d",
+    "0006": "8a53252be18d4d8f",
 }
 """Digests of all columns, keys and indexes after each migration, by version."""
 
@@ -85,6 +87,20 @@ def test_a_machine_of_an_earlier_release_is_read_again_without_a_host() -> None:
     engine.dispose()
     assert decode(Machine, found) == made
     assert made.placement.host == ""
+
+
+def test_a_hold_of_an_earlier_release_has_no_error_of_a_provider() -> None:
+    engine = create_engine("sqlite://", poolclass=NullPool)
+    with engine.begin() as connection:
+        command.upgrade(_config(connection), "0004")
+        connection.exec_driver_sql(
+            "INSERT INTO cooldowns (key, until, failures, reason, failure, image) "
+            "VALUES ('option:gpu/0', 90.5, 4, 'AuthFailure: no', 'configuration', '')"
+        )
+        command.upgrade(_config(connection), "0005")
+        found = connection.exec_driver_sql("SELECT error FROM cooldowns").scalar_one()
+    engine.dispose()
+    assert found == ""
 
 
 def record_of(connection: Connection) -> str:

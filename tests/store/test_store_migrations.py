@@ -18,7 +18,7 @@ from autoscaler.store.sqlite.store import SqliteStore
 from autoscaler.store.statements import load
 from autoscaler.store.tables import metadata
 
-NEWEST = "0004"
+NEWEST = "0006"
 
 
 def shape(connection: Connection) -> dict[str, tuple[object, ...]]:
@@ -56,7 +56,7 @@ def test_migrating_an_empty_file_creates_the_tables_of_the_code(path: Path) -> N
     assert migrated == made
     assert set(made) == {
         *("jobs", "launch_requests", "machines", "runners", "inbox"),
-        *("history", "cooldowns", "meta", "reruns", "readings"),
+        *("history", "cooldowns", "meta", "reruns", "readings", "usage"),
     }
 
 
