@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import secrets
 import shlex
 import signal
 import socket
@@ -37,7 +38,8 @@ class DebianHost:
     """
 
     def __init__(self, folder: Path, installed: Path) -> None:
-        self._disk, self._work = folder / "disk", folder / "work"
+        # A machine's control group has the name of its disk.
+        self._disk, self._work = folder / f"disk-{secrets.token_hex(4)}", folder / "work"
         self._installed = installed
         self._process: Process
         self._reader: asyncio.Task[None]
@@ -60,7 +62,8 @@ class DebianHost:
 
     async def __aexit__(self, *_: object) -> None:
         """Pull its plug."""
-        self._process.send_signal(signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
         await self._process.wait()
         await self._reader
 
@@ -102,12 +105,13 @@ class DebianHost:
 
     async def _booted(self) -> None:
         async with asyncio.timeout(stretched(PATIENCE)):
-            while True:
+            while self._process.returncode is None:
                 with suppress(AssertionError, ProcessLookupError):
                     # `running`, or exit status 1 for other states.
                     await self.run("systemctl is-system-running")
                     return
                 await asyncio.sleep(0.5)
+        raise AssertionError(f"the host ended with {self._process.returncode} while it booted")
 
 
 async def _drain(console: asyncio.StreamReader) -> None:

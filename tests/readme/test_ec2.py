@@ -1,12 +1,13 @@
-"""The README's way to a first job on EC2 with a stock image, from an empty folder.
+"""The README's way to a first job on EC2, from an empty folder: with a stock image, and with a baked one.
 
 The commands come from README.md. In the lab the addresses of GitHub and EC2, the IDs and the ports differ. The
 installation is that of the built wheel. `ssh` is a shell in the host's namespaces. `gh` and the browser are
-played. The AWS CLI, `sudo`, systemd and all of `autoscaler` are real.
+played. The AWS CLI, `sudo`, systemd, Packer and all of `autoscaler` are real.
 """
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -25,9 +26,10 @@ from lab.machines.process import ProcessHost
 from lab.machines.publisher import RunnerPublisher
 from lab.ports import free_ports
 from lab.terraform.parts import find_python_program
+from tests.ami.account import Place, bake_options, place
 from tests.lab.conftest import moto as moto
 from tests.readme.commands import MOST_STEPS, ROOT, Step, quoted, steps
-from tests.readme.debian_host import HOME, DebianHost
+from tests.readme.debian_host import HOME, PROGRAMS, DebianHost
 from tests.readme.newcomer import Newcomer, labels_of, newcomer, until_green
 from tests.readme.typist import Shell, Typist, clean
 
@@ -79,6 +81,15 @@ async def stock_account(folder: Path, moto: MotoProcess) -> AsyncIterator[Accoun
         await ec2.close()
         await host.close()
         await publisher.close()
+
+
+@asynccontextmanager
+async def account_of_disks(folder: Path) -> AsyncIterator[tuple[Account, Place]]:
+    """An account whose machines are disks that systemd boots, so that an image is what a build left there."""
+    made = folder / "account"
+    made.mkdir()
+    async with place(made) as at:
+        yield Account(at.ec2, await at.ec2.seed_network(1)), at
 
 
 def laptop(folder: Path, account: Account) -> Shell:
@@ -200,6 +211,20 @@ class FirstFleet:
             status, output = await self.typist.attempt(command)
         assert status == 0, output + await self.log()
 
+    async def bake(self, command: str, installed: Path) -> None:
+        """Bake an image in a clone of the repository, and write its name in place of `stock`."""
+        variables = clean(**self._account.variables, CHECKPOINT_DISABLE="1")
+        variables["PATH"] = f"{installed / PROGRAMS}/bin:{variables['PATH']}"
+        there, self.typist.shell = (
+            self.typist.shell,
+            Shell(("bash", "-c"), variables, ROOT),
+        )
+        output = await self.typist.type(self.typist.filled(command))
+        self.typist.shell = there
+        [image] = re.findall(r"^in fleet.yaml: (image: .*)$", output, re.MULTILINE)
+        await self._host.change(f"{FLEET}/fleet.yaml", "image: {stock: ubuntu-24.04}", image)
+        self.typist.step("An image of your own")
+
     async def run_job(self, step: Step, instead: str = "") -> None:
         """Start the workflow, which asks for `instead` if it is given, and wait until it is green."""
         labels = [instead if "." in one and instead else one for one in labels_of(step.workflow)]
@@ -239,3 +264,30 @@ async def test_a_job_runs_on_a_machine_with_a_stock_image(
         await first.run_job(job, label)
         show("EC2, with a stock image", first.typist)
         assert [one.specification.image.name[:6] for one in account.ec2.instances] == ["ubuntu"]
+
+
+async def test_a_job_runs_on_a_machine_with_a_baked_image(
+    folder: Path, installed: Path, show: Show
+) -> None:
+    """Without GPUs, so the recipe is linux-cpu. The options after `--` have the lab's addresses."""
+    extra, label = quoted("--instance-type"), quoted(r"linux\.m7i")
+    bake = quoted("autoscaler images bake").replace("linux-gpu", "linux-cpu")
+    async with (
+        account_of_disks(folder) as (account, at),
+        newcomer() as owner,
+        DebianHost(folder / "host", installed) as host,
+    ):
+        first = FirstFleet(account, owner, host, folder)
+        await first.prepare()
+        *before, init, run, job = steps("### On EC2")
+        for step in before:
+            await first.type(step)
+        await first.type(init, [f"{one} {extra}" for one in init.commands])
+        await first.bake(
+            shlex.join([*shlex.split(bake), *bake_options(at, "linux-cpu")]), installed
+        )
+        await first.type(run)
+        await first.run_job(job, label)
+        show("EC2, with a baked image", first.typist)
+        used = [one.specification.image.name for one in account.ec2.instances]
+        assert used[-1].startswith("autoscaler/linux-cpu-x64-")
