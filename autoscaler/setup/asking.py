@@ -10,9 +10,11 @@ from pathlib import Path
 import typer
 from pydantic_core import PydanticCustomError
 
+from autoscaler.config import ConfigurationError, load
 from autoscaler.config.settings.scalars import parse_public_url, parse_secure_url
 from autoscaler.config.settings.sku import AcceleratorVendor, StockImage
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type
+from autoscaler.providers.registry import provider_kinds
 from autoscaler.setup.choices import DEFAULT_GROUP, Choices, Ec2Choice, Gpus, KubernetesChoice
 
 _OWNER = r"[A-Za-z0-9][A-Za-z0-9_-]{0,38}"
@@ -75,7 +77,7 @@ def choose(options: Options, asking: Asking) -> Choices:
     )
     group = options.runner_group or (DEFAULT_GROUP if repository else "gpu")
     default = re.sub("[^a-z0-9]+", "-", owner.lower()).strip("-")[:32].strip("-")
-    return Choices(
+    chosen = Choices(
         fleet=_matching("[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", options.fleet or default, "--fleet"),
         api_url=_parsed(parse_secure_url, options.api_url or "https://api.github.com", "--api-url"),
         owner=owner,
@@ -87,6 +89,8 @@ def choose(options: Options, asking: Asking) -> Choices:
         public_url=_https(_parsed(parse_public_url, public_url, "--public-url")),
         webhook=webhook_url(options.webhook) if options.webhook is not None else None,
     )
+    _refuse_unusable(chosen)
+    return chosen
 
 
 def given(options: Options) -> list[str]:
@@ -139,6 +143,16 @@ def _refuse_contradictions(options: Options) -> None:
         raise typer.BadParameter(
             "a repository has no runner groups: leave out --runner-group and --repository"
         )
+
+
+def _refuse_unusable(chosen: Choices) -> None:
+    """Refuse choices of which `check` refuses the fleet.yaml, before an App is created for it."""
+    text = chosen.text(app_id=1).encode()
+    try:
+        load(Path("fleet.yaml"), provider_kinds(), files=False, content=text)
+    except ConfigurationError as error:
+        found = "\n".join(f"{one.key}: {one.what}; fix: {one.fix}" for one in error.problems)
+        raise typer.BadParameter(f"fleet.yaml would not be valid:\n{found}") from None
 
 
 def _scope(options: Options, asking: Asking) -> tuple[str, str | None, bool]:

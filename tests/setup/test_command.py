@@ -66,6 +66,8 @@ async def test_the_command_writes_a_fleet_and_prints_what_is_left(owner: Owner) 
         (["--org", "acme", *OF_EC2, "--app-id", "0"], "is not the number"),
         (["--org", "../x", *OF_EC2], "cannot be used"),
         (["--org", "acme", *OF_EC2, "--instance-type", "g99.large"], "g99.large is not known"),
+        (["--org", "acme", "--ec2", "us-east-1a", *OF_EC2[2:]], "is a zone; fix: write us-east-1"),
+        (["--org", "acme", "--ec2", "eu/west", *OF_EC2[2:]], "is not an AWS region"),
     ],
 )
 def test_options_that_cannot_be_used_are_refused(
