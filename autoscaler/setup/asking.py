@@ -145,6 +145,19 @@ def _refuse_contradictions(options: Options) -> None:
         )
 
 
+def _refuse_options_of_other_machines(options: Options, kind: str) -> None:
+    """Refuse options that would change nothing with these machines."""
+    of_pods = {"--namespace": options.namespace, "--image": options.image}
+    of_instances = {
+        "--subnet": options.subnets or None,
+        "--security-group": options.security_groups or None,
+        "--instance-type": options.instance_type,
+    }
+    for option, value in (of_pods if kind == "ec2" else of_instances).items():
+        if value is not None:
+            raise typer.BadParameter(f"{option} has no effect with machines on {kind}")
+
+
 def _refuse_unusable(chosen: Choices) -> None:
     """Refuse choices of which `check` refuses the fleet.yaml, before an App is created for it."""
     text = chosen.text(app_id=1).encode()
@@ -167,6 +180,7 @@ def _scope(options: Options, asking: Asking) -> tuple[str, str | None, bool]:
 def _machines(options: Options, asking: Asking) -> Ec2Choice | KubernetesChoice:
     given = "ec2" if options.ec2 else "kubernetes" if options.kubernetes is not None else None
     kind = asking.text(given, "--ec2 or --kubernetes", "Machines on ec2 or kubernetes", "ec2")
+    _refuse_options_of_other_machines(options, kind)
     if kind == "ec2":
         region = asking.text(options.ec2, "--ec2", "AWS region", "us-east-1")
         subnets = options.subnets or _several(

@@ -67,6 +67,8 @@ async def test_the_command_writes_a_fleet_and_prints_what_is_left(owner: Owner) 
         (["--org", "../x", *OF_EC2], "cannot be used"),
         (["--org", "acme", *OF_EC2, "--instance-type", "g99.large"], "g99.large is not known"),
         (["--org", "acme", "--ec2", "us-east-1a", *OF_EC2[2:]], "is a zone; fix: write us-east-1"),
+        (["--org", "acme", *OF_EC2, "--image", "x"], "--image has no effect with machines on ec2"),
+        (["--org", "acme", "--kubernetes", "", *OF_EC2[2:]], "--subnet has no effect"),
         (["--org", "acme", "--ec2", "eu/west", *OF_EC2[2:]], "is not an AWS region"),
     ],
 )
