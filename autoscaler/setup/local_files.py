@@ -46,7 +46,13 @@ def _certificates(folder: Path, fleet: str, host: str, now: datetime) -> list[st
         return lines  # certificates of another authority, which this command does not renew
     due = not server.exists() or is_due(_read(server), host, now)
     if due:
-        made = make_server(Pair(_read(ca), _read(ca_key)), host, now)
+        try:
+            made = make_server(Pair(_read(ca), _read(ca_key)), host, now)
+        except (ValueError, TypeError):  # TypeError: a key with a password
+            raise NotWrittenError(
+                f"{ca_key} cannot sign with {ca}: it is no elliptic-curve key in PEM without a password; move "
+                f"both away for a new CA, or write {server} and {key} yourself and move {ca_key} away"
+            ) from None
         # The controller reads both again when one has changed, and keeps the old pair while they do not fit.
         replace(key, made.key)
         replace(server, made.certificate, PUBLIC)

@@ -8,6 +8,13 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 
 from autoscaler.setup.certificates import RENEWED_BEFORE, VALID
 from autoscaler.setup.local_files import write_missing
@@ -47,6 +54,26 @@ def test_machines_accept_the_certificate(tmp_path: Path, host: str) -> None:
     shake_hands(tmp_path, host)
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(tmp_path, "another.example")
+
+
+@pytest.mark.parametrize("password", [b"", b"secret"])
+def test_a_ca_that_cannot_sign_is_refused(tmp_path: Path, password: bytes) -> None:
+    """An RSA key, or a key with a password, which the owner has put there."""
+    write_missing(tmp_path, "ci", HOSTS[0], NOW)
+    for name in ("server.pem", "server.key"):
+        (tmp_path / name).unlink()
+    key = (
+        ec.generate_private_key(ec.SECP256R1())
+        if password
+        else rsa.generate_private_key(65537, 2048)
+    )
+    encryption = BestAvailableEncryption(password) if password else NoEncryption()
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+    (tmp_path / "ca.key").write_bytes(text)
+    with pytest.raises(NotWrittenError, match=r"ca\.key cannot sign"):
+        write_missing(tmp_path, "ci", HOSTS[0], NOW)
+    assert not (tmp_path / "server.key").exists()
+    assert (tmp_path / "ca.key").read_bytes() == text
 
 
 def test_a_certificate_is_renewed_before_its_end_and_for_another_host(tmp_path: Path) -> None:
