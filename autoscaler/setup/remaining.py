@@ -1,5 +1,6 @@
 """What is left to do for a new fleet, in order: the steps at GitHub, and then commands."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ def remaining_steps(folder: Path, at_github: Sequence[str]) -> list[str]:
     """Return the steps until the first job. Raises ConfigurationError."""
     file = folder / "fleet.yaml"
     settings = load(file, provider_kinds(), files=False).settings
+    shown = shlex.quote(str(file))
     name, provider = next(iter(settings.providers.items()))
     section: Any = provider.section
     label, sku = next(iter(settings.skus.items()))
@@ -31,12 +33,14 @@ def remaining_steps(folder: Path, at_github: Sequence[str]) -> list[str]:
                 f"build an image: autoscaler images bake linux-gpu --region {section.region} "
                 f"--subnet {section.subnets[0]}"
             )
-        serve = f"run the controller on this host, under systemd: sudo autoscaler install -c {file}"
+        serve = (
+            f"run the controller on this host, under systemd: sudo autoscaler install -c {shown}"
+        )
     else:
         steps.append(
             f"give the controller its rights in the cluster of {name}: docs/deploy.md, Runner pods"
         )
-        serve = f"run the controller here, or in the cluster (docs/deploy.md): autoscaler serve -c {file}"
+        serve = f"run the controller here, or in the cluster (docs/deploy.md): autoscaler serve -c {shown}"
     if settings.server.webhook_listen is not None:
         steps.append(
             "put a proxy with a public certificate in front of "
@@ -44,8 +48,8 @@ def remaining_steps(folder: Path, at_github: Sequence[str]) -> list[str]:
         )
     return [
         *steps,
-        f"see what is still wrong, and the command that mends it: autoscaler doctor -c {file}",
+        f"see what is still wrong, and the command that mends it: autoscaler doctor -c {shown}",
         serve,
-        f"see what the controller does: autoscaler status -c {file}",
+        f"see what the controller does: autoscaler status -c {shown}",
         f"run a job with runs-on: [self-hosted, {label}]",
     ]

@@ -1,5 +1,6 @@
 """Carries out `autoscaler init`, in an order in which an interruption loses nothing that was made."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -161,7 +162,7 @@ async def _point_webhook(
     if not await setup.point_webhook(url, newest):
         return (
             f"open the App's settings from {page}, tick Active under Webhook, write the URL {url}, save, and "
-            f"run: autoscaler init {folder} --webhook {url}"
+            f"run: autoscaler init {shlex.quote(str(folder))} --webhook {url}"
         )
     say(f"the App's webhook leads to {url}")
     server = configuration.settings.server

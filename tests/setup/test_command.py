@@ -1,6 +1,7 @@
 """The command `autoscaler init` as a process, and the options that it refuses."""
 
 import asyncio
+import shlex
 import sys
 from pathlib import Path
 
@@ -111,6 +112,21 @@ def test_a_first_fleet_on_ec2_needs_no_image_of_its_own(
     assert (sku.driver == "install") == (gpus is not None)
     builds = [step for step in remaining_steps(tmp_path, []) if "images bake" in step]
     assert builds == []
+
+
+def test_the_commands_that_are_left_can_be_typed_for_a_folder_with_a_space(tmp_path: Path) -> None:
+    folder = tmp_path / "my fleet"
+    folder.mkdir()
+    options = Options(
+        org="acme",
+        ec2="us-east-1",
+        subnets=("subnet-0a",),
+        security_groups=("sg-0a",),
+        public_url="https://10.0.0.5:8443",
+    )
+    (folder / "fleet.yaml").write_text(choose(options, Asking(accept=True)).text(1))
+    steps = [step for step in remaining_steps(folder, []) if " -c " in step]
+    assert [shlex.split(step)[-1] for step in steps] == [str(folder / "fleet.yaml")] * 3
 
 
 def test_options_about_an_existing_fleet_are_refused(tmp_path: Path) -> None:
