@@ -1,6 +1,7 @@
 """Turns the options of `autoscaler init` into choices, and asks for those that are missing."""
 
 import re
+import shlex
 import socket
 import sys
 from collections.abc import Callable
@@ -105,7 +106,10 @@ def refuse_choices(options: Options, file: Path) -> None:
         option = {"repositories": "--repository"}.get(
             changed[0], f"--{changed[0].removesuffix('s').replace('_', '-')}"
         )
-        raise typer.BadParameter(f"{option} has no effect: {file} exists; edit this file instead")
+        raise typer.BadParameter(
+            f"{option} has no effect: {file} exists; edit this file instead. For what is still missing, run: "
+            f"autoscaler init {shlex.quote(str(file.parent))}"
+        )
 
 
 def webhook_url(text: str) -> str:

@@ -137,7 +137,7 @@ def init(  # noqa: PLR0913 - each is an option of the command
     if demo:
         _refuse_with_demo(options, app)
     work = partial(_demo, folder) if demo else partial(_run, folder, options, app, browser, yes)
-    raise typer.Exit(_finished(work))
+    raise typer.Exit(_finished(work, folder))
 
 
 class _App:
@@ -152,8 +152,10 @@ class _App:
         self.by_hand = by_hand or number is not None or key is not None
 
 
-def _finished(work: Callable[[], int]) -> int:
+def _finished(work: Callable[[], int], folder: Path) -> int:
     """Do the work of the command, and print its errors. Return the exit status."""
+    import shlex
+
     from autoscaler.config import ConfigurationError
     from autoscaler.controller.ports.github import GitHubError
     from autoscaler.github.app_setup import AppNotCreatedError
@@ -174,7 +176,10 @@ def _finished(work: Callable[[], int]) -> int:
         typer.echo(f"error: {error.filename}: {error.strerror}", err=True)
         return 1
     except KeyboardInterrupt:
-        typer.echo("Interrupted. What was written stays: run the same command again.", err=True)
+        again = "the same command again"
+        if (folder / "fleet.yaml").exists():  # which refuses options about the fleet
+            again = f"autoscaler init {shlex.quote(str(folder))}"
+        typer.echo(f"Interrupted. What was written stays: run {again}", err=True)
         return INTERRUPTED
 
 

@@ -99,8 +99,8 @@ async def wait_for_installation(
                 found = await setup.installation(target)
     except TimeoutError:
         raise NotFinishedError(
-            f"the App is not installed on {target} yet: install it at {page}/installations/new, and run the "
-            "same command again"
+            f"the App is not installed on {target} yet: install it at {page}/installations/new, and run "
+            "`autoscaler init` again, with the folder and no other option"
         ) from None
     return found
 

@@ -134,6 +134,7 @@ def test_options_about_an_existing_fleet_are_refused(tmp_path: Path) -> None:
     for options in (["--org", "acme"], ["--subnet", "subnet-0a"], ["--repository", "x"]):
         answer = CliRunner().invoke(commands, ["init", str(tmp_path), *options])
         assert (answer.exit_code, f"{options[0]} has no effect" in answer.output) == (2, True)
+        assert f"run: autoscaler init {tmp_path}" in " ".join(answer.output.split())
 
 
 def test_a_key_without_a_fleet_asks_for_its_app(tmp_path: Path) -> None:

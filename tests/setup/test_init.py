@@ -227,7 +227,7 @@ async def test_the_installation_can_come_at_the_next_run(owner: Owner) -> None:
     async def visit(address: str) -> None:
         await owner.create(address)
 
-    with pytest.raises(NotFinishedError, match="run the same command again"):
+    with pytest.raises(NotFinishedError, match="with the folder and no other option"):
         await owner.init(visit, wait_for_installation=0.0)
     key = owner.read("github-app.pem")
     (app,) = owner.github.registration.apps
