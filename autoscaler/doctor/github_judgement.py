@@ -23,11 +23,18 @@ FEW_LEFT = 0.1
 """The part of an hour's requests below which the controller may have to wait for the next hour."""
 
 API_VERSION = "2022-11-28"
-"""The version of GitHub's API that answers requests without one (docs.github.com, "API Versions")."""
+"""The version of GitHub's API that answers requests without one (docs.github.com, "API Versions").
+
+Enterprise Server has it since 3.9 (release notes of 3.9.0, "REST API").
+"""
 
 LEAST_SERVER = (3, 10)
-"""The first Enterprise Server whose REST API registers just-in-time runners (docs.github.com,
-enterprise-server@3.10, "Self-hosted runners")."""
+"""The first Enterprise Server whose REST API registers just-in-time runners.
+
+Source: github/docs, release notes of 3.10.0, "GitHub Actions"
+(data/release-notes/enterprise-server/3-10/0.yml), and data/features/actions-single-use-tokens.yml, which has
+`ghes: '>=3.10'`.
+"""
 
 _SHOWN = 5
 _DAYS = 14
