@@ -215,7 +215,7 @@ def make_foreign(path: Path) -> None:
         (rename_schema, "newer version"),
         (make_foreign, "not a store of this program"),
         (lambda path: path.write_bytes(b""), "not a store of this program"),
-        (Path.unlink, "cannot be opened"),
+        (Path.unlink, "does not exist"),
     ],
     ids=["damaged", "newer", "foreign", "empty", "missing"],
 )
@@ -286,7 +286,7 @@ async def test_the_commands_care_for_the_store_of_a_serving_controller(tmp_path:
 
 def test_the_commands_report_a_wrong_fleet_file_and_a_missing_store(example: Path) -> None:
     missing = run("store", "check", "-c", example)
-    assert (missing.exit_code, "state.db: the file cannot be opened" in missing.stderr) == (1, True)
+    assert (missing.exit_code, "state.db: the file does not exist" in missing.stderr) == (1, True)
     edit(example, "fleet:", "flet:")
     wrong = run("store", "check", "-c", example)
     assert (wrong.exit_code, "unknown key" in wrong.stderr) == (2, True)

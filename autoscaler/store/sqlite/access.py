@@ -61,6 +61,10 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     A connection that may write copies the write-ahead log into the file when it closes (sqlite.org/wal.html).
     Raises: sqlite3.Error.
     """
+    if not path.exists():
+        raise sqlite3.OperationalError(
+            "the file does not exist: correct its name; a controller makes its store at its first start"
+        )
     # A journal is left by a crash of the file's creation. Only a connection that may write can apply it.
     unfinished = path.with_name(path.name + "-journal").exists()
     address = f"{path.absolute().as_uri()}?mode={'rw' if unfinished else 'ro'}"
