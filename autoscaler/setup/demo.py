@@ -89,6 +89,7 @@ def demo_steps(folder: Path, fleet_file: Path) -> list[str]:
     where, file, aws = (shlex.quote(str(one)) for one in (folder, fleet_file, folder / AWS))
     return [
         f"in a first terminal: autoscaler-lab {where}",
+        "wait until it says that GitHub and EC2 are up",
         f"in a second terminal: env $(cat {aws}) autoscaler serve -c {file}",
         f"in a third terminal: autoscaler status -c {file}",
         f"to end it: Ctrl-C in the second terminal, then in the first, and rm -r {where}",

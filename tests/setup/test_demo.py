@@ -22,6 +22,7 @@ def test_the_folder_can_be_served_once_the_lab_runs(tmp_path: Path) -> None:
     status, said = init(folder)
     assert status == 0
     assert f"1. in a first terminal: autoscaler-lab '{folder}'" in said
+    assert "2. wait until it says that GitHub and EC2 are up 3. in a second terminal: env" in said
     (folder / "identity.pem").write_bytes(IdentitySigner.generate().certificate_pem)
     configuration = load_for_service(folder / "fleet.yaml")
     assert configuration.warnings == ()
