@@ -16,8 +16,12 @@ done
 command -v nvidia-smi > /dev/null \
   || fail "this machine has no nvidia-smi; check runs-on, and that the image has a driver"
 # One line a GPU: name, MiB, driver.
-listed="$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits 2>&1)" \
-  || fail "nvidia-smi failed: ${listed//$'\n'/ }"
+status=0
+listed="$(timeout --kill-after=5 60 \
+  nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits 2>&1)" || status=$?
+# timeout(1): 124 after its signal, 137 after SIGKILL.
+[[ "$status" != 124 && "$status" != 137 ]] || fail "nvidia-smi did not end in 60 s; use another machine"
+[[ "$status" == 0 ]] || fail "nvidia-smi failed: ${listed//$'\n'/ }"
 
 count=0 driver="" table=""
 while IFS=, read -r name memory version; do

@@ -13,13 +13,19 @@ TWO = "NVIDIA A10G, 23028, 580.178.04\nNVIDIA A10G, 23028, 580.178.04"
 
 
 def run_step(
-    folder: Path, listed: str | None, count: str = "1", memory: str = "0", status: int = 0
+    folder: Path,
+    listed: str | None,
+    count: str = "1",
+    memory: str = "0",
+    status: int = 0,
+    timeout: Path = Path("/usr/bin/timeout"),
 ) -> subprocess.CompletedProcess[str]:
     """Run the step with a nvidia-smi that prints this; without one if it is None."""
     programs = folder / "programs"
     programs.mkdir()
     for name in ("bash", "env"):
         (programs / name).symlink_to(f"/usr/bin/{name}")
+    (programs / "timeout").symlink_to(timeout)
     if listed is not None:
         program = programs / "nvidia-smi"
         program.write_text(f"#!/bin/sh\ncat <<'END'\n{listed}\nEND\nexit {status}\n")
@@ -70,3 +76,13 @@ def test_what_is_missing_fails_the_job(
     assert done.stdout.startswith("::error title=GPU::")
     assert reported in done.stdout
     assert [one.name for one in tmp_path.iterdir()] == ["programs"]
+
+
+def test_a_driver_that_hangs_fails_the_job(tmp_path: Path) -> None:
+    """The step runs nvidia-smi under timeout(1), which ends with 124 when the time is over."""
+    program = tmp_path / "timeout"
+    program.write_text('#!/bin/sh\n[ "$3" = nvidia-smi ] && exit 124\n')
+    program.chmod(0o755)
+    done = run_step(tmp_path, TWO, timeout=program)
+    assert done.returncode == 1
+    assert "nvidia-smi did not end in 60 s" in done.stdout
