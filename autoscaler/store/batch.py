@@ -7,11 +7,10 @@ thread. `statements` writes the batch to the database.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Table
-
 from autoscaler.controller.ports.store import Cooldown, DeliveryKey, HistoryRow, Record
 from autoscaler.model.identifiers import Installations, Instant
 from autoscaler.store.rows import Arrival, Row, cooldown_row, history_row, name, record_row
+from autoscaler.store.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +75,7 @@ class Batch:
         cooldowns = [cooldown_row(one) for one in decision.cooldowns]
         # All values can be stored: from here on nothing is raised.
         for table, row in records:
-            key = row[next(iter(table.primary_key)).name]
-            self.records.setdefault(table, {})[key] = row
+            self.records.setdefault(table, {})[row[table.key]] = row
         self.history += history
         for delivery in decision.applied:
             self.applied[delivery] = None

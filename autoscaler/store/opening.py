@@ -4,12 +4,10 @@ A `sqlite:` URL has three slashes before a relative path and four before an abso
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from autoscaler.controller.ports.store import Store, StoreError
-
-if TYPE_CHECKING:
-    from autoscaler.store.sqlite.upkeep import SqliteUpkeep
+from autoscaler.store.sqlite.store import SqliteStore
+from autoscaler.store.sqlite.upkeep import SqliteUpkeep
 
 _SQLITE = "sqlite:///"
 
@@ -19,22 +17,15 @@ async def open_store(url: str) -> Store:
 
     Raises: StoreError, without the URL's password.
     """
-    path = _sqlite_path(url)
-    # SQLAlchemy and alembic take half a second to import, and `check` and `--help` do not use them.
-    from autoscaler.store.sqlite.store import SqliteStore
-
-    return await SqliteStore.open(path)
+    return await SqliteStore.open(_sqlite_path(url))
 
 
-def open_upkeep(url: str) -> "SqliteUpkeep":
+def open_upkeep(url: str) -> SqliteUpkeep:
     """Return what backs up, restores and checks the store that `url` names, without opening the store.
 
     Raises: StoreError, without the URL's password.
     """
-    path = _sqlite_path(url)
-    from autoscaler.store.sqlite.upkeep import SqliteUpkeep
-
-    return SqliteUpkeep(path)
+    return SqliteUpkeep(_sqlite_path(url))
 
 
 def _sqlite_path(url: str) -> Path:

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
 
 from autoscaler.controller.ports.store import (
     Cooldown,
@@ -27,11 +26,10 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import RerunState
 from autoscaler.model.machines.launch_requests import LaunchRequestState
 from autoscaler.model.machines.machine import DAY, MachineState
-from autoscaler.store import pruning, statements
+from autoscaler.store import pruning
 from autoscaler.store.pruning import LOOK_AT_ONCE, START, Cursor, prune_history
 from autoscaler.store.rows import DETAIL_LIMIT
 from autoscaler.store.sqlite.store import SqliteStore
-from autoscaler.store.tables import history
 from tests.store.records import call, job, machine, rerun, runner
 
 
@@ -44,8 +42,8 @@ def row(kind: str, record: str, at: float = 100.0, event: str = "seen") -> Histo
 
 
 async def rows_of_history(store: SqliteStore) -> int:
-    count = select(func.count()).select_from(history)
-    return await store._transact(lambda c: c.execute(count).scalar_one())
+    ((count,),) = await store._transact(lambda c: c.read("SELECT count(*) FROM history"))
+    return int(count)
 
 
 async def test_the_sqlite_store_implements_the_store_port(store: SqliteStore) -> None:
@@ -233,7 +231,7 @@ async def test_the_launch_request_and_runners_of_a_machine_are_kept_with_it(
 async def test_the_job_of_a_machine_is_loaded_however_long_ago_it_ended(
     each_store: Store,
 ) -> None:
-    numbers = range(1, statements.READ_AT_ONCE + 3)
+    numbers = range(1, 503)
     *existing, last = numbers
     await each_store.commit([machine(f"m{n}", MachineState.ASSIGNED, 10.0) for n in existing], [])
     await each_store.commit([machine(f"m{last}", MachineState.TERMINATED, 50.0)], [])
@@ -558,14 +556,10 @@ async def test_a_store_file_readable_by_others_is_restricted_to_its_owner(
 
 
 async def test_every_commit_is_synced(store: SqliteStore) -> None:
-    def pragma(name: str) -> object:
-        return store._thread.submit(
-            lambda: (
-                store._file._connection.connection.cursor().execute(f"PRAGMA {name}").fetchone()[0]
-            )
-        ).result()
+    async def pragma(name: str) -> object:
+        return await store._transact(lambda c: c.read(f"PRAGMA {name}")[0][0])
 
-    assert (pragma("journal_mode"), pragma("synchronous")) == ("wal", 2)
+    assert (await pragma("journal_mode"), await pragma("synchronous")) == ("wal", 2)
 
 
 @pytest.mark.case(

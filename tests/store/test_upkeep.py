@@ -145,7 +145,7 @@ def spoil(path: Path) -> None:
 
 def rename_schema(path: Path) -> None:
     with closing(sqlite3.connect(path)) as driver, driver:
-        driver.execute("UPDATE alembic_version SET version_num = '9999'")
+        driver.execute("UPDATE meta SET value = '9999' WHERE key = 'schema'")
 
 
 def make_foreign(path: Path) -> None:
