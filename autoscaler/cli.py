@@ -15,7 +15,7 @@ import typer
 from autoscaler.doctor.command import doctor
 from autoscaler.images import commands as image_commands
 from autoscaler.images.commands import images
-from autoscaler.operator_commands import alerts, queries
+from autoscaler.operator_commands import alerts, cost, queries
 from autoscaler.operator_commands import commands as operator_commands
 from autoscaler.operator_commands.fleet_file import DEFAULT, VARIABLE, ConfigOption, fleet_file
 from autoscaler.operator_commands.host import commands as host_commands
@@ -220,6 +220,7 @@ for _command in (
     queries.machines,
     queries.explain,
     queries.history,
+    cost.cost,
     operator_commands.unverified,
     operator_commands.terminate,
     operator_commands.pause,

@@ -159,7 +159,7 @@ def test_help_imports_only_what_it_needs() -> None:
         "images = 'autoscaler.operator_commands.images'\n"
         "commands |= {images} | {f'{images}.{name}' for name in ('bake', 'commands')}\n"
         "commands |= {f'autoscaler.operator_commands.{name}' for name in ('alerts', 'fleet_file', 'options')}\n"
-        "commands.add('autoscaler.operator_commands.store')\n"
+        "commands |= {'autoscaler.operator_commands.cost', 'autoscaler.operator_commands.store'}\n"
         "commands |= {'autoscaler.doctor', 'autoscaler.doctor.command'}\n"
         "host = 'autoscaler.operator_commands.host'\n"
         "commands |= {host, f'{host}.commands'}\n"

@@ -8,13 +8,16 @@ import pytest
 from autoscaler.controller.retention import ROWS_KEPT_FOR
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model import events as e
+from autoscaler.model.accounting import MachineUse, Usage, day_of
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.identifiers import MachineId
+from autoscaler.model.identifiers import MachineId, ProviderName, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.reasons.spells import FaultSpell
 from autoscaler.model.wording import duration
+from autoscaler.operator_commands.cost import By
 from autoscaler.views.jobs.past import FailedTries, Past, WaitedFor
+from autoscaler.views.spending import SpendingKey
 from tests.ledger.builders import World, failure
 from tests.planner.fleets import catalogue, sku
 from tests.test_operator_commands import Controller
@@ -174,6 +177,46 @@ def test_the_history_of_faults_says_when_each_began_and_ended(waiting: Controlle
     assert (none.exit_code, none.stdout, none.stderr) == (0, "", "no fault is recorded\n")
 
 
+def test_costs_are_a_table_csv_and_json(waiting: Controller) -> None:
+    day = day_of(waiting.asked.world.now)
+    where = day, ProviderName("east"), SkuName("gpu")
+    waiting.asked.used = [
+        Usage(*where, "acme/widgets", MachineUse.JOB, 7200.0, 2001.5, 3),
+        Usage(*where, "", MachineUse.FAILED_LAUNCH, 1800.0, 0.125, 2),
+    ]
+    table = waiting.run("cost", "--last", "7d")
+    names, gpu, total = (line.split() for line in table.stdout.splitlines())
+    assert names[:3] == ["sku", "dollars", "jobs"]
+    numbers = ["2,001.62", "2,001.50", "0.00", "0.00", "0.00", "0.12", "2.5", "3", "2"]
+    assert (gpu, total) == (["gpu", *numbers], ["total", *numbers])
+    assert "in UTC" in table.stderr
+    sheet = waiting.run("cost", "--csv", "--by", "repository", "--by", "provider")
+    assert sheet.stdout.splitlines() == [
+        "provider,repository,dollars,job,boot,ready,end,failed_launch,hours,jobs,failed_launches",
+        "east,acme/widgets,2001.5,2001.5,0.0,0.0,0.0,0.0,2.0,3,0",
+        "east,,0.125,0.0,0.0,0.0,0.0,0.125,0.5,0,2",
+    ]
+    by_repository = waiting.run("cost", "--by", "repository").stdout.splitlines()
+    assert by_repository[2].startswith("no job ")
+    waiting.asked.used = []
+    none = waiting.run("cost")
+    assert (none.exit_code, none.stdout) == (0, "")
+    assert none.stderr.startswith("no machine's time has ended since ")
+
+
+@pytest.mark.parametrize("last", ["0d", "94d", "30", "4w", "", "\u00b2d"])
+def test_the_days_of_costs_are_checked_before_the_controller_is_asked(
+    waiting: Controller, last: str
+) -> None:
+    result = waiting.run("cost", "--last", last)
+    assert result.exit_code == 2
+    assert "from 1d to 93d" in result.stderr
+
+
+def test_costs_have_the_rows_that_the_controller_answers() -> None:
+    assert list(map(str, By)) == list(map(str, SpendingKey))
+
+
 def test_an_unknown_name_has_no_history(waiting: Controller) -> None:
     result = waiting.run("history", "i-0")
     assert (result.exit_code, result.stderr) == (1, "no history of i-0 is kept\n")
@@ -290,6 +333,7 @@ def test_a_finished_job_is_explained(waiting: Controller) -> None:
         (("machines",), "machines"),
         (("history", "2"), "history"),
         (("explain", "2"), "explanation"),
+        (("cost",), "total"),
     ],
 )
 def test_every_answer_can_be_had_as_json(

@@ -23,7 +23,8 @@ $options = '/quiet', 'InstallAllUsers=1', "TargetDir=$folder", 'Include_test=0',
 $options += 'Include_tcltk=0', 'Include_launcher=0', 'Shortcuts=0'
 $process = Start-Process -FilePath $installer -ArgumentList $options -PassThru
 if (-not $process.WaitForExit(900000)) {
-  $process.Kill()
+  # With its children, which would keep Packer's connection open.
+  taskkill /f /t /pid $process.Id
   throw "Python's installer did not end within 900 s"
 }
 Remove-Item -Force $installer

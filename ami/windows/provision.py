@@ -23,7 +23,8 @@ HERE = Path(__file__).resolve().parent
 # Python's option -I leaves this folder out.
 sys.path.insert(0, str(HERE))
 
-from library import (  # noqa: E402 - from that folder
+from job_object import end_children_with_this_program  # noqa: E402 - from that folder
+from library import (  # noqa: E402
     AGENT_FOLDER,
     StepError,
     say,
@@ -94,6 +95,7 @@ def main() -> None:
     recipe = HERE / "recipes" / value("IMAGE_RECIPE")
     if not recipe.is_file():
         raise SystemExit(f"image-build: error: no recipe is called {recipe.name}")
+    end_children_with_this_program()
     seconds: dict[str, int] = {}
     for step in recipe.read_text(encoding="ascii").split():
         began = time.monotonic()

@@ -14,6 +14,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import DeliveryKey, Store, StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.ledger.ledger import Ledger
+from autoscaler.model.accounting import Usage
 from autoscaler.model.changes import Changes, HistoryRow, UnlistedTransitionError, copied
 from autoscaler.model.events import Event
 from autoscaler.model.fleet import Fleet
@@ -47,6 +48,7 @@ class Journal:
         self._telemetry = telemetry
         self._listeners: list[Callable[[Sequence[HistoryRow]], None]] = []
         self._event_listeners: list[Callable[[Event], None]] = []
+        self._usage: list[Usage] = []
         self._group: list[tuple[Changes, Sequence[DeliveryKey]]] = []
         self._latest: asyncio.Future[None] | None = None
 
@@ -82,6 +84,13 @@ class Journal:
         for row in rows:
             if isinstance(machine := self.record_of(row), Machine):
                 yield row, machine
+
+    def add_usage(self, usage: Usage) -> None:
+        """Store what a machine's time bought, with the rows of history that a listener was called for.
+
+        Both are in one transaction, so that no use is counted twice after a crash, or lost.
+        """
+        self._usage.append(usage)
 
     def on_event(self, listener: Callable[[Event], None]) -> None:
         """Call `listener` with each event after the ledger applied it."""
@@ -123,10 +132,11 @@ class Journal:
                 listener(changes.history)
             # Copied now, because the records may change before the write starts.
             records = tuple(map(copied, changes.records))
+            usage, self._usage = tuple(self._usage), []
             if not self._group:
                 self._latest = asyncio.ensure_future(self._write_group(self._latest))
                 self._latest.add_done_callback(_retrieve_error)
-            self._group.append((replace(changes, records=records), applied))
+            self._group.append((replace(changes, records=records, usage=usage), applied))
 
     def _raise_failure(self) -> None:
         if self.broken is not None:
@@ -146,6 +156,7 @@ class Journal:
                 [key for _, applied in group for key in applied],
                 [cooldown for changes, _ in group for cooldown in changes.cooldowns],
                 next((c.installations for c, _ in reversed(group) if c.installations), None),
+                [used for changes, _ in group for used in changes.usage],
             )
         except StoreError as error:
             self.broken = error

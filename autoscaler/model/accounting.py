@@ -1,6 +1,11 @@
 """What the time of jobs and machines was spent on: the words of the metrics, and their bounds."""
 
+from dataclasses import dataclass
 from enum import StrEnum
+
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
+
+_DAY: Seconds = 86_400.0
 
 
 class WaitStage(StrEnum):
@@ -40,6 +45,29 @@ class MachineUse(StrEnum):
     JOB = "job"
     END = "end"
     FAILED_LAUNCH = "failed_launch"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the time of machines bought on one day, of one SKU at one provider: one use, or the sum of several.
+
+    `day` counts from 1970-01-01 in UTC. A use belongs to the day on which it ended. `repository` is that of the
+    job, and empty for other uses. `times` is the number of uses: of jobs, boots or failed launches.
+    """
+
+    day: int
+    provider: ProviderName
+    sku: SkuName
+    repository: str
+    use: MachineUse
+    seconds: Seconds
+    dollars: float
+    times: int = 1
+
+
+def day_of(at: Instant) -> int:
+    """Return the day of a moment, as `Usage` counts days."""
+    return int(at // _DAY)
 
 
 class FailureCause(StrEnum):

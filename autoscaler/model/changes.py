@@ -10,6 +10,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from autoscaler.model.accounting import Usage
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.identifiers import Installations, Instant, LaunchRequestId, SkuName
 from autoscaler.model.jobs.job import JOB_TRANSITIONS, Job, JobState
@@ -128,6 +129,8 @@ class Changes:
     cooldowns: tuple[Cooldown, ...] = ()
     installations: Installations | None = None
     """The installation IDs after an adoption; None if none was adopted."""
+    usage: tuple[Usage, ...] = ()
+    """What the time of machines bought, as these changes show. The ledger leaves it empty."""
 
     def __bool__(self) -> bool:
         """Return True if there is anything to store."""

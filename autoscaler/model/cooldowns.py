@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from autoscaler.model.catalogue import CapacityType, LaunchOption, Offering, Sku
 from autoscaler.model.identifiers import Instant, ProviderName, SkuName
@@ -11,12 +12,20 @@ IN_A_ROW = 3
 """The circuit breaker opens after this many failures in a row. Then one probe at a time is launched."""
 
 
+class RateLimit(StrEnum):
+    """GitHub's rate limits, as the `error` of a hold (docs.github.com, "Rate limits for the REST API")."""
+
+    PRIMARY = "primary_rate_limit"
+    SECONDARY = "secondary_rate_limit"
+
+
 @dataclass(frozen=True, slots=True)
 class Cooldown:
     """Puts `key` on hold until `until`, after `failures` of one class in a row.
 
     The hold is over if `failures` is 0. `image` is the image that GitHub refused, or of the machine that could
-    not start, if this is the reason.
+    not start, if this is the reason. `error` is the code of the provider's error, such as
+    InsufficientInstanceCapacity, or empty if no provider refused anything.
     """
 
     key: str
@@ -25,6 +34,7 @@ class Cooldown:
     reason: str
     failure: FailureClass = FailureClass.UNKNOWN
     image: str = ""
+    error: str = ""
 
 
 def offering_key(offering: str) -> str:

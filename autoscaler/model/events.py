@@ -7,6 +7,7 @@ is not proven to be terminated: the ledger decides that. No event has a JIT conf
 from dataclasses import dataclass, field
 
 from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.identifiers import (
     InstallationId,
     Instant,
@@ -163,8 +164,8 @@ class LaunchedMachine:
 class LaunchFailure:
     """One reason why a provider did not launch all machines of a request.
 
-    `offering` is a key, or None if the whole request failed. `scope` is set if the failure concerns
-    more than its class says.
+    `code` is that of the provider's error, or empty. `offering` is a key, or None if the whole request failed.
+    `scope` is set if the failure concerns more than its class says.
     """
 
     failure: FailureClass
@@ -172,6 +173,11 @@ class LaunchFailure:
     message: str
     offering: str | None = None
     scope: FailureScope | None = None
+
+    @property
+    def text(self) -> str:
+        """Return `code: message`, of bounded length."""
+        return ": ".join(filter(None, (self.code, self.message)))[:300]
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +347,7 @@ class ListedMachine:
     image: str = ""
     launch_time: str = ""
     reason: str = ""
-    """Why the machine is terminated or shuts down, in the provider's words."""
+    """Why the machine is terminated or shuts down, in the provider's words. They begin with `error`."""
     failure: FailureClass | None = None
     """The class of `reason`, if it has one."""
     scope: FailureScope | None = None
@@ -365,6 +371,8 @@ class ListedMachine:
     """The provider's name of the machine's state."""
     host: str = ""
     """The node of a pod, if it has one."""
+    error: str = ""
+    """The provider's code of `reason`, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,12 +425,16 @@ class RunnerRegistered(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunnerRegistrationFailed(Event):
-    """GitHub did not create the registration. Its machine is ready again; try again at `retry_at`."""
+    """GitHub did not create the registration. Its machine is ready again; try again at `retry_at`.
+
+    `limit` is the rate limit that stopped it, or None.
+    """
 
     name: RunnerName
     failure: FailureClass
     message: str
     retry_at: Instant
+    limit: RateLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)

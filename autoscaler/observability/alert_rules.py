@@ -21,6 +21,7 @@ from autoscaler.observability.alerting import (
     Alert,
     burn_rate_alerts,
     increased,
+    none_starts_alert,
     recorded_waits,
     span,
 )
@@ -29,6 +30,9 @@ RUNBOOKS = "docs/runbooks"
 
 STARTS = "autoscaler_job_queue_duration_seconds_count"
 """The counter of jobs that started, as the controller learned it from a webhook or from GitHub's lists."""
+
+ENDS = 'autoscaler_machine_seconds_total{use="job"}'
+"""A counter that rises when a job ends, as GitHub shows it, or the end of the job's machine."""
 
 
 class UnusableAlertError(ValueError):
@@ -65,8 +69,11 @@ def alert_rules(parameters: AlertParameters) -> dict[str, Any]:
     ]
     burning = [
         _rule(parameters, alert)
-        for objective in parameters.objectives
-        for alert in burn_rate_alerts(objective, parameters.scale)
+        for index, objective in enumerate(parameters.objectives)
+        for alert in (
+            none_starts_alert(objective, parameters.objectives[:index], parameters.scale),
+            *burn_rate_alerts(objective, parameters.scale),
+        )
     ]
     others = [_rule(parameters, alert) for alert in _others(parameters)]
     return {
@@ -296,11 +303,11 @@ def _github(scale: float) -> Iterator[Alert]:
     accepted = 'autoscaler_deliveries_total{outcome=~"accepted|duplicate|ignored"}'
     yield _of(
         code,
-        # GitHub sends a webhook when a job starts. The last operand needs half an hour of data.
-        f"sum(increase({accepted}[{half_hour}])) == 0 and sum(increase({STARTS}[{half_hour}])) > 0 "
-        f"and sum({accepted} offset {half_hour})",
+        # GitHub sends a webhook when a job starts or ends. The last operand needs half an hour of data.
+        f"sum(increase({accepted}[{half_hour}])) == 0 and (sum(increase({STARTS}[{half_hour}])) > 0 "
+        f"or sum(increase({ENDS}[{half_hour}])) > 0) and sum({accepted} offset {half_hour})",
         code.entry.threshold.above,
-        "Jobs have started, and the controller has accepted no webhook for half an hour.",
+        "Jobs have started or ended, and the controller has accepted no webhook for half an hour.",
     )
     yield _of(
         FaultCode.GITHUB_BUDGET_LOW,
@@ -322,6 +329,21 @@ def _github(scale: float) -> Iterator[Alert]:
     )
 
 
+def _store_slow(scale: float) -> Alert:
+    code, name = FaultCode.STORE_SLOW, "autoscaler_store_write_duration_seconds"
+    within, threshold = _within(code, scale), code.entry.threshold
+    every = f"sum by (operation) (increase({name}_count[{within}]))"
+    fast = f'sum by (operation) (increase({name}_bucket{{le="{{above}}"}}[{within}]))'
+    slow = f"({every} - {fast})"
+    return _of(
+        code,
+        f"{slow} >= {threshold.count} and {slow} > {{share}} * {every}",
+        10 * MINUTE,
+        'In five minutes, {{ printf "%.0f" $value }} writes to the store ({{ $labels.operation }}) took more '
+        "than half a second.",
+    )
+
+
 def _process(scale: float) -> Iterator[Alert]:
     yield _of(
         FaultCode.CONTROLLER_SLOW,
@@ -329,15 +351,7 @@ def _process(scale: float) -> Iterator[Alert]:
         10 * MINUTE,
         "Webhooks and machines wait for the controller for {{ $value | humanizeDuration }}.",
     )
-    writes = "autoscaler_store_write_duration_seconds_bucket"
-    within = _within(FaultCode.STORE_SLOW, scale)
-    quantile = 1.0 - FaultCode.STORE_SLOW.entry.threshold.share
-    yield _of(
-        FaultCode.STORE_SLOW,
-        f"histogram_quantile({quantile:g}, sum by (le, operation) (rate({writes}[{within}]))) > {{above}}",
-        10 * MINUTE,
-        "One of 100 writes to the store takes {{ $value | humanizeDuration }} ({{ $labels.operation }}).",
-    )
+    yield _store_slow(scale)
     share = FaultCode.STORE_DISK_LOW.entry.threshold.share
     yield _of(
         FaultCode.STORE_DISK_LOW,

@@ -83,9 +83,7 @@ def recorded_waits(
 
     A SKU that one of the `earlier` objectives matches has that one.
     """
-    name = "autoscaler_job_queue_duration_seconds"
-    others = (f"sku!~{quoted(one.skus)}" for one in earlier)
-    chosen = ",".join((f"sku=~{quoted(objective.skus)}", *others))
+    name, chosen = "autoscaler_job_queue_duration_seconds", _skus(objective, earlier)
     for window in _windows():
         within = span(window * scale)
         late = (
@@ -97,6 +95,29 @@ def recorded_waits(
             "expr": f"1 - {late} / ({every} > 0)",
             "labels": {"objective": objective.name},
         }
+
+
+def _skus(objective: WaitObjective, earlier: Sequence[WaitObjective]) -> str:
+    """Return the matchers of the SKUs that have this objective, and none of the earlier ones."""
+    others = (f"sku!~{quoted(one.skus)}" for one in earlier)
+    return ",".join((f"sku=~{quoted(objective.skus)}", *others))
+
+
+def none_starts_alert(
+    objective: WaitObjective, earlier: Sequence[WaitObjective], scale: float
+) -> Alert:
+    """Return the alert for jobs that are overdue while none starts. Of such jobs no share starts late."""
+    chosen = _skus(objective, earlier)
+    oldest = f"max by (sku) (autoscaler_oldest_waiting_job_age_seconds{{{chosen}}})"
+    counter = f"autoscaler_job_queue_duration_seconds_count{{{chosen}}}"
+    started = f"sum by (sku) (increase({counter}[{span(objective.seconds * scale)}]))"
+    return Alert(
+        Runbook("JobsStartLate", Severity.PAGE),
+        f"{oldest} > {objective.seconds} unless on (sku) {started} > 0",
+        2 * MINUTE,
+        f"Jobs of {{{{ $labels.sku }}}} wait for longer than {objective.seconds} s, and none has started for "
+        "as long: {{ $value | humanizeDuration }}.",
+    )
 
 
 def burn_rate_alerts(objective: WaitObjective, scale: float) -> Iterator[Alert]:

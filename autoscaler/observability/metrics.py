@@ -89,6 +89,9 @@ class PrometheusTelemetry(CallMetrics):
         if (name := self._repositories.get(repository.lower())) is not None:
             add(self.counters["repository_machine_seconds"].labels(name), seconds)
             add(self.counters["repository_machine_dollars"].labels(name), dollars)
+        if use is MachineUse.JOB:
+            # The machine shows that its job ended, also while GitHub answers no list.
+            self._note_webhook_due()
         if math.isfinite(dollars):
             key = values[0], use
             self._spent[key] = self._spent.get(key, 0.0) + max(0.0, dollars)

@@ -69,7 +69,7 @@ class WatchedSeries(Series):
         self._webhooks = webhooks
         self._arrived_at = now()
         self._missed_at: Instant | None = None
-        """When the first job since the last webhook started."""
+        """When the first job since the last webhook started, or ended."""
         self._recent: dict[tuple[str, ...], deque[Instant]] = {}
         """By code and labels: when the last ones happened of what counts for a time."""
         self._started: dict[str, Instant] = {}
@@ -110,7 +110,11 @@ class WatchedSeries(Series):
 
     def _note_start(self, sku: str) -> None:
         self._started[sku] = self._now()
-        # A webhook that was accepted a moment ago may have reported this start.
+        self._note_webhook_due()
+
+    def _note_webhook_due(self) -> None:
+        """Note that a job started or ended: GitHub sends a webhook of each."""
+        # One that was accepted a moment ago may have reported this.
         if (
             self._webhooks
             and self._missed_at is None
@@ -233,7 +237,7 @@ class WatchedSeries(Series):
         for operation, steps in sorted(self._writes.items()):
             recent = [step for step in steps if now - step.since < _SLOW.within]
             slow, writes = sum(one.slow for one in recent), sum(one.count for one in recent)
-            if slow > _SLOW.share * writes:
+            if slow >= _SLOW.count and slow > _SLOW.share * writes:
                 yield Fault.of(
                     FaultCode.STORE_SLOW,
                     slow=slow,

@@ -118,5 +118,12 @@ class CircuitBreakers:
 def _open(row: Cooldown, about: str, variant: str, until: Instant | None = None) -> WaitReason:
     """Return the reason of jobs that wait for a probe."""
     return WaitReason(
-        WaitCode.CIRCUIT_OPEN, (about,), row.reason, until, count=row.failures, variant=variant
+        WaitCode.CIRCUIT_OPEN,
+        (about,),
+        row.reason,
+        until,
+        count=row.failures,
+        where=row.key,
+        variant=variant,
+        error=row.error,
     )

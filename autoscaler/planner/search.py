@@ -144,7 +144,9 @@ def _held(
 ) -> WaitReason:
     """Return the reason of a hold. `where` is the quota or the provider that it concerns."""
     code = code or WaitCode(hold.failure.value)
-    return WaitReason(code, (name,), hold.reason, hold.until, where=where, variant=variant)
+    return WaitReason(
+        code, (name,), hold.reason, hold.until, where=where, variant=variant, error=hold.error
+    )
 
 
 def limit_of_sku(headroom: Headroom, sku: Sku) -> WaitReason | None:

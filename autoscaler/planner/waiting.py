@@ -4,9 +4,9 @@ One reason covers consecutive jobs of a class, oldest first. A queue of thousand
 explain than a queue of two.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
-from autoscaler.model.cooldowns import Cooldown, active_cooldown, registration_key
+from autoscaler.model.cooldowns import Cooldown, RateLimit, active_cooldown, registration_key
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.reasons.table import WaitCode
@@ -85,23 +85,20 @@ def not_assigned(
     return WaitReason(WaitCode.NOT_ASSIGNED, about, where=where, variant=variant)
 
 
+_LIMITS: Mapping[str, WaitCode] = {
+    RateLimit.PRIMARY: WaitCode.GITHUB_PRIMARY_LIMIT,
+    RateLimit.SECONDARY: WaitCode.GITHUB_SECONDARY_LIMIT,
+}
+
+
 def _registration_hold(fleet: Fleet, demand: DemandClass) -> Cooldown | None:
     return active_cooldown(fleet.cooldowns, registration_key(demand.scope), fleet.now)
 
 
 def _registration_held(demand: DemandClass, hold: Cooldown) -> WaitReason:
-    """Return why no runner registers. GitHub's rate limits have codes of their own, found by GitHub's words.
-
-    docs.github.com, "Rate limits for the REST API": "You have exceeded a secondary rate limit", "API rate limit
-    exceeded".
-    """
-    said = hold.reason.lower()
-    if "secondary rate limit" in said or "abuse detection" in said:
-        code, about = WaitCode.GITHUB_SECONDARY_LIMIT, demand.account
-    elif "rate limit" in said:
-        code, about = WaitCode.GITHUB_PRIMARY_LIMIT, demand.account
-    else:
-        code, about = WaitCode.REGISTRATION_ON_HOLD, demand.scope
+    """Return why no runner registers. GitHub's rate limits have codes of their own."""
+    code = _LIMITS.get(hold.error, WaitCode.REGISTRATION_ON_HOLD)
+    about = demand.account if hold.error in _LIMITS else demand.scope
     return WaitReason(code, (about,), hold.reason, hold.until)
 
 

@@ -8,20 +8,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from autoscaler.controller.ports.store import Cooldown, DeliveryKey, HistoryRow, Record
+from autoscaler.model.accounting import Usage
 from autoscaler.model.identifiers import Installations, Instant
-from autoscaler.store.rows import Arrival, Row, cooldown_row, history_row, name, record_row
+from autoscaler.store.rows import (
+    Arrival,
+    Row,
+    cooldown_row,
+    history_row,
+    name,
+    record_row,
+    usage_row,
+)
 from autoscaler.store.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Changed records with their history, applied deliveries and cooldowns: one atomic change."""
+    """Changed records with their history, applied deliveries, cooldowns and usage: one atomic change."""
 
     records: Sequence[Record] = ()
     history: Sequence[HistoryRow] = ()
     applied: Sequence[DeliveryKey] = ()
     cooldowns: Sequence[Cooldown] = ()
     installations: Installations | None = None
+    usage: Sequence[Usage] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,7 @@ class Batch:
     records: dict[Table, dict[object, Row]] = field(default_factory=dict)
     history: list[Row] = field(default_factory=list)
     cooldowns: dict[object, Row] = field(default_factory=dict)
+    usage: list[Row] = field(default_factory=list)
     installations: Installations | None = None
     heartbeat: Instant | None = None
     arrived_until: Instant | None = None
@@ -73,10 +84,12 @@ class Batch:
         records = [record_row(one) for one in decision.records]
         history = [history_row(one) for one in decision.history]
         cooldowns = [cooldown_row(one) for one in decision.cooldowns]
+        usage = [usage_row(one) for one in decision.usage]
         # All values can be stored: from here on nothing is raised.
         for table, row in records:
             self.records.setdefault(table, {})[row[table.key]] = row
         self.history += history
+        self.usage += usage
         for delivery in decision.applied:
             self.applied[delivery] = None
             if delivery in self.inbox:

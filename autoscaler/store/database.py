@@ -21,7 +21,10 @@ class Connection(Protocol):
 
     @property
     def types(self) -> Mapping[str, str]:
-        """The database's words for `serial`, `number`, `text`, `real`, `flag` and `bytes` in migrations."""
+        """The database's words for those of migrations: types of columns, and `by_key`.
+
+        A table `by_key` has no other order of rows than its primary key.
+        """
 
     def tables(self) -> frozenset[str]:
         """Return the names of all tables."""
@@ -37,6 +40,9 @@ class Connection(Protocol):
 
     def upsert(self, table: Table, rows: Sequence[Row]) -> None:
         """Insert complete rows. Replace existing rows with the same key."""
+
+    def add(self, table: Table, rows: Sequence[Row]) -> None:
+        """Insert complete rows. Add their numbers to those of existing rows with the same key."""
 
     def insert_unknown(self, rows: Sequence[Arrival]) -> frozenset[DeliveryKey]:
         """Insert the deliveries whose bodies are new, in this order. Return the keys of the inserted ones."""

@@ -19,6 +19,7 @@ from autoscaler.controller.ports.store import (
     SavedState,
     StoreError,
 )
+from autoscaler.model.accounting import Usage
 from autoscaler.model.identifiers import Installations, Instant, JobId, ProviderName
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.prices_and_quotas import Reading, ReadingKind
@@ -72,9 +73,10 @@ class DatabaseStore:
         applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
         installations: Installations | None = None,
+        usage: Sequence[Usage] = (),
     ) -> None:
         """See `Store.commit`."""
-        await self._submit(Decision(records, history, applied, cooldowns, installations))
+        await self._submit(Decision(records, history, applied, cooldowns, installations, usage))
 
     async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         """See `Store.record_heartbeat`."""
@@ -95,7 +97,13 @@ class DatabaseStore:
             lambda connection: statements.read_rows_of(connection, *of, limit, until)
         )
 
-    async def prune(self, before: Instant, faults_before: Instant | None = None) -> int:
+    async def usage(self, since: int) -> tuple[Usage, ...]:
+        """See `Store.usage`."""
+        return await self._transact(lambda connection: statements.read_usage(connection, since))
+
+    async def prune(
+        self, before: Instant, faults_before: Instant | None = None, usage_before: int = 0
+    ) -> int:
         """See `Store.prune`. Uses many short transactions, so that deliveries do not wait long."""
         gone = 0
         while some := await self._transact(lambda c: pruning.prune_records(c, before)):
@@ -113,6 +121,7 @@ class DatabaseStore:
                 )
             )
         await self._transact(partial(pruning.prune_cooldowns, before=before))
+        await self._transact(partial(pruning.prune_usage, before=usage_before))
         while await self._in_thread(self._database.shrink):
             pass
         return gone

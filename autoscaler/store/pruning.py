@@ -1,4 +1,4 @@
-"""Deletes old rows: records that ended, their history, applied deliveries, and cooldowns.
+"""Deletes old rows: records that ended, their history, applied deliveries, cooldowns, and usage.
 
 `controller/retention.py` says how long rows stay. Deliveries wait while a transaction runs, so each transaction
 reads and deletes only a few rows.
@@ -122,6 +122,11 @@ def prune_history(
 def prune_cooldowns(connection: Connection, before: Instant) -> None:
     """Delete cooldowns that ended before this moment."""
     connection.write("DELETE FROM cooldowns WHERE until < :before", before=before)
+
+
+def prune_usage(connection: Connection, before: int) -> None:
+    """Delete what machines were used for before this day. Pruned each hour, it is one day at most."""
+    connection.write("DELETE FROM usage WHERE day < :before", before=before)
 
 
 def _existing(connection: Connection, kind: str, names: Collection[str]) -> frozenset[str]:

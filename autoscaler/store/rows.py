@@ -15,6 +15,7 @@ from autoscaler.controller.ports.store import (
     Record,
     StoreError,
 )
+from autoscaler.model.accounting import Usage
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.jobs.runners import Runner, RunnerState
@@ -122,6 +123,21 @@ def cooldown_row(cooldown: Cooldown) -> Row:
         "reason": _readable(cooldown.reason),
         "failure": cooldown.failure.value,
         "image": _readable(cooldown.image),
+        "error": _readable(cooldown.error),
+    }
+
+
+def usage_row(usage: Usage) -> Row:
+    """Return the row of what machines were used for."""
+    return {
+        "day": usage.day,
+        "provider": name(usage.provider, "provider"),
+        "sku": name(usage.sku, "SKU"),
+        "repository": name(usage.repository, "repository"),
+        "use": usage.use.value,
+        "seconds": moment(usage.seconds, "usage"),
+        "dollars": moment(usage.dollars, "usage"),
+        "times": usage.times,
     }
 
 

@@ -15,7 +15,14 @@ from autoscaler.controller.ports.store import (
     SavedState,
     StoreError,
 )
-from autoscaler.model.identifiers import InstallationId, Installations, Instant, ProviderName
+from autoscaler.model.accounting import MachineUse, Usage
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    Instant,
+    ProviderName,
+    SkuName,
+)
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.failures import FailureClass
@@ -39,6 +46,7 @@ from autoscaler.store.tables import (
     READINGS,
     RERUNS,
     RUNNERS,
+    USAGE,
     Table,
 )
 
@@ -61,6 +69,8 @@ def write(connection: Connection, batch: Batch) -> frozenset[DeliveryKey]:
         connection.insert(HISTORY, batch.history)
     if batch.cooldowns:
         connection.upsert(COOLDOWNS, list(batch.cooldowns.values()))
+    if batch.usage:
+        connection.add(USAGE, batch.usage)
     if batch.installations is not None:
         former = msgspec.json.encode(batch.installations.former).decode()
         _set_meta(connection, "installation", batch.installations.own)
@@ -118,6 +128,22 @@ def read_rows_of(
     newest = "kind = :kind AND record = :record AND at <= :until ORDER BY seq DESC LIMIT :limit"
     rows = _rows(connection, HISTORY, newest, kind=kind, record=record, until=until, limit=limit)
     return tuple(read_history(row) for row in reversed(rows))
+
+
+def read_usage(connection: Connection, since: int) -> tuple[Usage, ...]:
+    """Return the sums over all days since this one. See `Store.usage`."""
+    rows = connection.read(
+        "SELECT provider, sku, repository, use, sum(seconds), sum(dollars), sum(times) FROM usage "
+        "WHERE day >= :since GROUP BY provider, sku, repository, use",
+        since=since,
+    )
+    try:
+        return tuple(
+            Usage(since, ProviderName(provider), SkuName(sku), repository, MachineUse(use), *found)
+            for provider, sku, repository, use, *found in rows
+        )
+    except ValueError as error:
+        raise StoreError(f"a row of usage is damaged: {error}") from error
 
 
 def _rows(connection: Connection, table: Table, where: str, /, **values: Value) -> list[Row]:

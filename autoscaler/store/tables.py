@@ -41,15 +41,24 @@ does not cover, so the digest of the body is unique. `body` is compressed. `appl
 
 HISTORY: Final = Table("history", ("seq", "at", "kind", "record", "event", "detail", "code"))
 
-COOLDOWNS: Final = Table("cooldowns", ("key", "until", "failures", "reason", "failure", "image"))
+COOLDOWNS: Final = Table(
+    "cooldowns", ("key", "until", "failures", "reason", "failure", "image", "error")
+)
 
 READINGS: Final = Table("readings", ("provider", "kind", "name", "value", "read_at"), keys=3)
 """The latest prices, quotas and sums of foreign machines of the providers (see `Store.save_readings`)."""
+
+USAGE: Final = Table(
+    "usage",
+    ("day", "provider", "sku", "repository", "use", "seconds", "dollars", "times"),
+    keys=5,
+)
+"""What the time of machines bought: one row for each day and key, of about 100 bytes (see `Usage`)."""
 
 META: Final = Table("meta", ("key", "value"))
 """Single values: the version of the schema, the heartbeat, the installation IDs."""
 
 TABLES: Final = (
     *(JOBS, LAUNCH_REQUESTS, MACHINES, RUNNERS, RERUNS),
-    *(INBOX, HISTORY, COOLDOWNS, READINGS, META),
+    *(INBOX, HISTORY, COOLDOWNS, READINGS, USAGE, META),
 )

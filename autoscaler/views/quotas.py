@@ -27,6 +27,12 @@ class QuotaView:
         return self.limit is not None and self.limit - self.used < self.least
 
 
+def use_of(fleet: Fleet, quota: str) -> tuple[int, int | None]:
+    """Return what this fleet's machines use of a quota, and what they may use, or None if it is not known."""
+    configured = fleet.catalogue.limits.quotas.get(quota)
+    return fleet.usage.by_quota.get(quota, 0), fleet.quotas.get(quota, configured)
+
+
 def quotas_of(fleet: Fleet, sku: SkuName) -> Iterator[QuotaView]:
     """Yield the quotas of the SKU's offerings, in their order. O(offerings of the SKU)."""
     units: dict[str, set[int]] = {}
@@ -35,7 +41,6 @@ def quotas_of(fleet: Fleet, sku: SkuName) -> Iterator[QuotaView]:
         for offering in option.offerings:
             units.setdefault(offering.quota_key, set()).add(offering.quota_units)
     for quota, of_one in units.items():
-        configured = fleet.catalogue.limits.quotas.get(quota)
-        limit, used = fleet.quotas.get(quota, configured), fleet.usage.by_quota.get(quota, 0)
+        used, limit = use_of(fleet, quota)
         if any(of_one) and (used or limit is not None):
             yield QuotaView(quota, used, limit, min(of_one), max(of_one))

@@ -197,7 +197,9 @@ def test_a_fleet_without_faults_is_fine() -> None:
 
 def test_a_fault_that_only_the_metrics_show_is_on_the_first_screen() -> None:
     silent = ShownFault(
-        "webhooks_silent", "", "a job started 6m00s ago, and no webhook was accepted for 40m00s"
+        "webhooks_silent",
+        "",
+        "a job started or ended 6m00s ago, and no webhook was accepted for 40m00s",
     )
     text = text_of(Scene(pytorch()).play(lambda _: asyncio.sleep(1)), (silent,))
     assert "webhooks silent" in text

@@ -16,6 +16,7 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import NoticeKind
 from autoscaler.model.machines.machine import ExitReason
 from autoscaler.observability.metrics import PrometheusTelemetry
+from autoscaler.views.spending import SpendingKey
 from tests.controller.agents import Agent
 from tests.controller.controllers import Controller, World, delivery
 from tests.controller.fakes_provider import Partly
@@ -138,6 +139,17 @@ async def test_the_time_of_a_machine_is_counted_by_what_it_bought() -> None:
     assert seconds["boot"] == near(59.0)
     assert seconds["ready"] == near(5.0)
     assert seconds["job"] == near(600.0)
+    stored = await played.world.store.usage(0)
+    assert {one.use.value: one.seconds for one in stored} == {
+        use: pytest.approx(time) for use, time in seconds.items() if time
+    }
+    assert [one.repository for one in stored] == ["", "", REPOSITORY, ""]
+    spent = await played.controller.queries.spending(1, {SpendingKey.SKU})
+    ((sku, dollars, jobs),) = [(row.sku, row.dollars, row.jobs) for row in spent.rows]
+    assert (sku, jobs) == ("gpu", 1)
+    assert dollars == pytest.approx(sum(one.dollars for one in stored))
+    tomorrow = int(played.controller.journal.now // 86_400) + 1
+    assert await played.world.store.usage(tomorrow) == ()
     assert seconds["end"] == near(30.0)
     assert seconds["failed_launch"] is None
     price = played.controller.state.offerings[

@@ -14,6 +14,7 @@ from autoscaler.controller.ports.github import (
     RunnerBusyError,
     RunnerExistsError,
 )
+from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.jobs.runners import Runner, RunnerState
@@ -103,11 +104,16 @@ async def test_after_an_unknown_outcome_the_name_is_looked_up_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "pause"), [(RetryLaterError("429", 40.0), 40.0), (OperatorError("403"), 60.0)]
+    ("error", "pause", "limit"),
+    [
+        (RetryLaterError("429", 40.0, RateLimit.SECONDARY), 40.0, "secondary_rate_limit"),
+        (RetryLaterError("503", 40.0), 40.0, ""),
+        (OperatorError("403"), 60.0, ""),
+    ],
 )
 @on_virtual_time
 async def test_a_failed_registration_returns_the_machine_to_ready_and_puts_the_scope_on_hold(
-    error: GitHubError, pause: float
+    error: GitHubError, pause: float, limit: str
 ) -> None:
     world = World()
     controller, agent = await ready(world)
@@ -117,6 +123,8 @@ async def test_a_failed_registration_returns_the_machine_to_ready_and_puts_the_s
     for _ in range(5):
         await controller.turn()
     assert world.github.asked == ["register"]
+    (hold,) = controller.journal.ledger.state.cooldowns.values()
+    assert hold.error == limit
     await world.clock.sleep(pause)
     poll = asyncio.create_task(agent.poll())
     await controller.turn()

@@ -11,6 +11,7 @@ from autoscaler.github.client import GitHubClient
 from autoscaler.github.requests.outcomes import OUTAGE_DELAY
 from autoscaler.github.requests.transport import MAX_ANSWER, _origin
 from autoscaler.github.settings import AppKey, GitHubSettings
+from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs.job import JobState
@@ -250,10 +251,12 @@ async def test_all_callers_wait_until_a_rate_limit_is_over(
     with pytest.raises(RetryLaterError) as caught:
         await read(client)
     assert caught.value.retry_after == delay
+    limit = RateLimit.PRIMARY if "X-RateLimit-Remaining" in headers else RateLimit.SECONDARY
+    assert caught.value.limit is limit
     asked.clock.at += delay * 0.75
     with pytest.raises(RetryLaterError) as held:
         await client.find_runner("org:acme", RunnerName("r"))
-    assert held.value.retry_after == delay / 4
+    assert (held.value.retry_after, held.value.limit) == (delay / 4, limit)
     assert asked.traffic.count(GET_JOB) == 2
     assert asked.traffic.count("GET .*/actions/runners") == 0
     asked.clock.at += delay / 4

@@ -1,10 +1,11 @@
 """Answers operators' questions about a world of the ledger's tests."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoscaler.controller.operators.fleet_queries import FleetQueries, UnknownRecordError
 from autoscaler.controller.ports.store import StoreError
+from autoscaler.model.accounting import Usage, day_of
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, JobId
@@ -22,6 +23,7 @@ from autoscaler.views.jobs.past import Past
 from autoscaler.views.jobs.waits import Reasons
 from autoscaler.views.machines import MachineView, named, view_of
 from autoscaler.views.overview import Overview, Sample, oldest_jobs
+from autoscaler.views.spending import Spending, SpendingKey, spending
 from autoscaler.views.status import StatusView, status
 from tests.ledger.builders import World
 
@@ -43,6 +45,7 @@ class AskedWorld(FleetQueries):
     changed: int = 0
     broken: bool = False
     spells: Sequence[FaultSpell] = ()
+    used: Sequence[Usage] = ()
     image_names: Mapping[str, str] = field(default_factory=dict)
 
     def now(self) -> Instant:
@@ -120,6 +123,12 @@ class AskedWorld(FleetQueries):
         if self.broken:
             raise StoreError("the disk is full")
         return self.spells
+
+    async def spending(self, days: int, by: Collection[SpendingKey]) -> Spending:
+        if self.broken:
+            raise StoreError("the disk is full")
+        since = day_of(self.world.now) - days + 1
+        return spending([one for one in self.used if one.day >= since], since, by)
 
     async def history(self, name: str) -> Sequence[HistoryRow]:
         if self.broken:

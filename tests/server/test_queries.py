@@ -11,8 +11,9 @@ import pytest_asyncio
 
 from autoscaler.controller.operators.fleet_queries import FleetQueries
 from autoscaler.model import events as e
+from autoscaler.model.accounting import MachineUse, Usage, day_of
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.identifiers import MachineId
+from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.server.listening.serving import Serving
 from autoscaler.server.operators.admin import AdminEndpoint
 from autoscaler.server.tokens import WrongTokens
@@ -68,6 +69,7 @@ ROUTES = [
     "/admin/explain",
     "/admin/history/2",
     "/admin/faults",
+    "/admin/cost",
 ]
 
 
@@ -243,6 +245,8 @@ async def test_what_no_record_shows_is_unknown(asked: Asked, path: str) -> None:
         ("/admin/jobs?repository=acme", "the repository must have the form OWNER/NAME"),
         ("/admin/machines?provider=a%20b", "`provider` must be the name of a provider"),
         ("/admin/machines?state=sleeping", "`state` must be one of requested, launched"),
+        ("/admin/cost?days=94", "`days` must be a number from 1 to 93"),
+        ("/admin/cost?by=sku,os", "`by` must be some of provider,sku,repository"),
         ("/admin/explain", "`job` or `labels` must be given"),
         ("/admin/explain?job=x", "`job` must be the number"),
         ("/admin/explain?job=123456789012345678901", "`job` must be the number"),
@@ -268,6 +272,23 @@ async def test_a_name_that_can_have_no_history_is_refused_with_what_has_one(aske
     assert await asked.ask("/admin/history/a%20b") == refused
 
 
+async def test_costs_are_by_the_keys_of_the_query(asked: Asked) -> None:
+    east = next(iter(asked.answers.world.state.machines.values())).provider
+    day = day_of(asked.answers.world.now)
+    asked.answers.used = [
+        Usage(day - ago, east, SkuName("gpu"), "acme/w", MachineUse.JOB, 3600.0, dollars)
+        for ago, dollars in ((0, 1.0), (1, 2.0), (30, 4.0))
+    ]
+    code, found = await asked.ask("/admin/cost")
+    assert (code, found["since"], found["total"]["dollars"]) == (200, "1969-12-03", 3.0)
+    assert [(row["sku"], row["repository"]) for row in found["rows"]] == [("gpu", "")]
+    _, found = await asked.ask("/admin/cost", {"by": "repository,provider", "days": "1"})
+    (row,) = found["rows"]
+    assert (row["provider"], row["sku"], row["repository"]) == (east, "", "acme/w")
+    assert (row["dollars"], row["hours"], row["jobs"]) == (1.0, 1.0, 1)
+
+
 async def test_a_store_that_fails_is_reported(asked: Asked) -> None:
     asked.answers.broken = True
+    assert (await asked.ask("/admin/cost"))[0] == 503
     assert await asked.ask("/admin/history/2") == (503, {"error": "store"})

@@ -26,6 +26,8 @@ SCHEMA_DIGESTS = {
     "0002": "5bcc64340c433b83",
     "0003": "88fa04294456b723",
     "0004": "88fa04294456b723",
+    "0005": "9ab5a586034758ba",
+    "0006": "d80bbe0c10219bf5",
 }
 """Digests of all columns, keys and indexes after each migration, by version."""
 
@@ -88,6 +90,16 @@ def test_a_machine_of_an_earlier_release_is_read_again_without_a_host(
     migrate(connection, "0004")
     assert decode(Machine, record_of(connection, "machines")) == made
     assert made.placement.host == ""
+
+
+def test_a_hold_of_an_earlier_release_has_no_error_of_a_provider(connection: Connection) -> None:
+    migrate(connection, "0004")
+    connection.write(
+        "INSERT INTO cooldowns (key, until, failures, reason, failure, image) "
+        "VALUES ('option:gpu/0', 90.5, 4, 'AuthFailure: no', 'configuration', '')"
+    )
+    migrate(connection, "0005")
+    assert connection.read("SELECT error FROM cooldowns") == [("",)]
 
 
 def record_of(connection: Connection, table: str) -> str:

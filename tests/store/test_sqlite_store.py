@@ -152,7 +152,7 @@ async def test_a_delivery_applied_in_the_batch_that_brings_it_is_applied(
 async def test_records_history_and_cooldowns_come_back(path: Path) -> None:
     store = await SqliteStore.open(path)
     records: list[Record] = [job(7), call("c0"), machine("m0"), runner("r0")]
-    held = Cooldown("offering:x", 500.0, 2, "capacity", FailureClass.CAPACITY)
+    held = Cooldown("offering:x", 500.0, 2, "none", FailureClass.CAPACITY, error="NoCapacity")
     await store.commit(records, [row("job", "7"), row("job", "7", event="queued")], (), [held])
     await store.record_heartbeat(100.0, 99.5)
     await store.record_heartbeat(123.5)

@@ -8,7 +8,9 @@ from autoscaler.model import events as e
 from autoscaler.model.catalogue import Limits
 from autoscaler.model.cooldowns import (
     Cooldown,
+    RateLimit,
     boots_key,
+    exits_key,
     launch_option_key,
     registration_key,
 )
@@ -47,7 +49,8 @@ def two_skus() -> World:
 def refuse(world: World, name: SkuName, failures: int, hold: float) -> None:
     key = launch_option_key(name, 0)
     failure = FailureClass.CONFIGURATION
-    world.state.set_cooldown(Cooldown(key, world.now + hold, failures, REFUSED, failure))
+    row = Cooldown(key, world.now + hold, failures, REFUSED, failure, error="AuthFailure")
+    world.state.set_cooldown(row)
 
 
 def test_expired_credentials_are_one_fault_with_all_skus_and_what_to_do() -> None:
@@ -69,6 +72,29 @@ def test_a_circuit_breaker_that_opens_for_a_cause_keeps_its_key() -> None:
         refuse(world, CPU, failures, hold)
         keys.append([fault.key for fault in look(world).faults])
     assert keys == [["configuration:east AuthFailure"]] * 3
+
+
+def test_two_open_breakers_with_the_same_words_are_told_apart() -> None:
+    """The jobs wait for the runners that exit, and the option's breaker has another cause."""
+    world = World()
+    world.queue(1)
+    words = "AuthFailure: says the job"
+    option, exits = launch_option_key(GPU, 0), exits_key(GPU)
+    failure = FailureClass.CONFIGURATION
+    world.state.set_cooldown(Cooldown(option, 0.0, 3, words, failure, error="AuthFailure"))
+    world.state.set_cooldown(Cooldown(exits, world.now + 60.0, 3, words))
+    found = {fault.key: fault.jobs for fault in look(world).faults}
+    assert found == {"machines_fail:gpu": 1, "configuration:east AuthFailure": 0}
+
+
+def test_words_that_look_like_an_error_are_none() -> None:
+    """A machine or a job may have written them: they name no cause and no mend."""
+    world = World()
+    world.queue(1)
+    row = Cooldown(launch_option_key(GPU, 0), world.now + 60.0, 3, REFUSED, FailureClass.UNKNOWN)
+    world.state.set_cooldown(row)
+    (fault,) = look(world, mends=RENEW).faults
+    assert (fault.key, fault.error, fault.mend) == ("machines_fail:gpu", "", "")
 
 
 def test_failing_machines_of_a_sku_are_one_fault_on_hold_and_between_holds() -> None:
@@ -100,34 +126,48 @@ def test_a_bad_image_is_one_fault_of_its_skus_with_their_breakers_and_jobs() -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "cause"),
+    ("error", "code", "cause"),
     [
         (
-            "throttled: 403 You have exceeded a secondary rate limit",
+            RateLimit.SECONDARY,
             WaitCode.GITHUB_SECONDARY_LIMIT,
             "GitHub's secondary rate limit",
         ),
-        (
-            "throttled: 403 API rate limit exceeded for installation",
-            WaitCode.GITHUB_PRIMARY_LIMIT,
-            "GitHub's primary rate limit",
-        ),
-        ("configuration: 403 Forbidden", WaitCode.REGISTRATION_ON_HOLD, "registrations refused"),
+        (RateLimit.PRIMARY, WaitCode.GITHUB_PRIMARY_LIMIT, "GitHub's primary rate limit"),
+        ("", WaitCode.REGISTRATION_ON_HOLD, "registrations refused"),
     ],
 )
-def test_a_rate_limit_of_github_has_its_name(words: str, code: WaitCode, cause: str) -> None:
+def test_a_rate_limit_of_github_has_its_name(error: str, code: WaitCode, cause: str) -> None:
     world = World()
     world.queue(1)
     world.launch(1, "a")
     world.boot("a0")
     world.do(e.HealthChecksReported, world.machine("a0").id, True, "ok")
     key = registration_key("org:acme")
-    world.state.set_cooldown(Cooldown(key, world.now + 60.0, 1, words))
+    world.state.set_cooldown(Cooldown(key, world.now + 60.0, 1, "403", error=error))
     stale = Fault(FaultCode.GITHUB_LISTS_STALE, "acme", "old")
     first, *others = look(world, observed=(stale,)).faults
     assert (first.code, first.cause, first.jobs) == (code, cause, 1)
     is_limit = code is not WaitCode.REGISTRATION_ON_HOLD
     assert [one.code for one in others] == ([] if is_limit else ["github_lists_stale"])
+
+
+def test_a_used_up_quota_says_how_much_is_used_in_numbers() -> None:
+    world = World()
+    world.state.quotas = {"east/G": 4}
+    world.queue(*range(1, 4))
+    world.launch(1, "a")
+    (fault,) = look(world).faults
+    assert fault.key == "quota:east/G"
+    assert fault.message.endswith("; the fleet uses 4 of the 4 that it may use")
+
+
+def test_the_fault_of_failing_health_checks_has_the_name_of_the_image() -> None:
+    failed = Fault("health_checks_fail", "ami-1", "3 machines of image ami-1 failed", ("gpu",))
+    (fault,) = look(World(), observed=(failed,), image_names={"ami-1": "gpu-linux-7"}).faults
+    assert fault.message.endswith("; the name of image ami-1 is gpu-linux-7")
+    (fault,) = look(World(), observed=(failed,)).faults
+    assert fault.message == failed.message
 
 
 def test_a_quota_of_nothing_is_asked_for_and_never_ends_by_itself() -> None:
@@ -250,6 +290,19 @@ def test_an_effect_on_the_whole_fleet_follows_from_its_cause(
     assert (fault.code, fault.effects) == (cause, (effect,))
     (alone,) = by_cause([Fault(effect, "", "effect")])
     assert alone.code == effect
+
+
+@pytest.mark.parametrize("limit", [WaitCode.GITHUB_PRIMARY_LIMIT, WaitCode.GITHUB_SECONDARY_LIMIT])
+def test_lost_webhooks_and_a_rate_limit_of_github_are_two_causes(limit: WaitCode) -> None:
+    """No webhook says that a job started, and no list. Both hold up jobs, and neither explains the other."""
+    late = Fault(FaultCode.JOBS_START_LATE, "", "late", ("gpu",))
+    unread = Fault(WaitCode.RUN_UNKNOWN, "acme", "unread", ("gpu",), jobs=1)
+    stale = Fault(FaultCode.GITHUB_LISTS_STALE, "acme", "stale")
+    silent = Fault(FaultCode.WEBHOOKS_SILENT, "", "silent")
+    reached = Fault(limit, "acme", "limit", ("gpu",), jobs=2)
+    found = by_cause([late, unread, stale, silent, reached])
+    assert [one.code for one in found] == [limit, "webhooks_silent"]
+    assert set(found[0].effects) == {"jobs_start_late", "run_unknown", "github_lists_stale"}
 
 
 @pytest.mark.parametrize("limit", [WaitCode.GITHUB_PRIMARY_LIMIT, WaitCode.GITHUB_SECONDARY_LIMIT])

@@ -15,6 +15,7 @@ from lab.windows.parts import Parts, wine, wine_environment
 from lab.windows.processes import shut_down
 from tests.agent.certificates import make_certificate
 from tests.ami.repository import served, sha256
+from tests.patience import PATIENCE
 from tests.windows.stock import DRIVER, Downloads, make_downloads, make_stock
 
 AMI = Path(__file__).parents[2] / "ami" / "windows"
@@ -77,6 +78,8 @@ class BuildMachine:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 check=False,
+                # Every process of the build has the pipe (Wine hands its descriptor 2 to each child).
+                timeout=PATIENCE,
                 env={**wine_environment(self.disk.prefix), **variables},
                 cwd=self.disk.path("C:\\lab"),
             )

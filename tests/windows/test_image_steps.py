@@ -244,3 +244,31 @@ def test_a_step_that_fails_ends_the_build_with_its_name(
         assert text in done.stdout
     # The image would have been made of this disk.
     assert machine.disk.path(BUILD).exists()
+
+
+LEAVES_A_CHILD = """
+import subprocess, sys
+from library import StepError
+
+WAITS = "import time; print('started', flush=True); time.sleep(1e6)"
+
+def before():
+    words, flags = [sys.executable, "-c", WAITS], {flags}
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, creationflags=flags)
+    started = not flags and child.stdout.readline()
+    raise StepError(f"a child is there, {started}")
+"""
+CREATE_SUSPENDED = 4
+
+
+@pytest.mark.parametrize("flags", [0, CREATE_SUSPENDED])
+def test_a_build_that_fails_ends_what_its_steps_started(machine: BuildMachine, flags: int) -> None:
+    """Packer would wait for the child, which has the connection as its standard error.
+
+    A child that CreateProcess has made and not started yet is suspended. Nothing would ever start it.
+    """
+    step = machine.disk.path(BUILD) / "steps" / "leaves.py"
+    step.write_text(LEAVES_A_CHILD.replace("{flags}", str(flags)))
+    done = machine.build("leaves")
+    assert "error: a child is there, " in done.stdout
+    assert done.returncode == 1

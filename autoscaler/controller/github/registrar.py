@@ -20,13 +20,14 @@ from autoscaler.controller.ports.github import (
 )
 from autoscaler.controller.wakeups import Wakeups
 from autoscaler.model.backoff import Backoff
+from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.events import (
     RunnerClosed,
     RunnerDeregistered,
     RunnerRegistered,
     RunnerRegistrationFailed,
 )
-from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
+from autoscaler.model.identifiers import Instant, MachineId, RunnerName, Seconds
 from autoscaler.model.jobs.runners import Runner, RunnerState
 from autoscaler.model.machines.failures import FailureClass
 
@@ -53,9 +54,10 @@ class Registrar:
         try:
             registered = await self._registered(runner)
         except RetryLaterError as error:
-            await self._failed(runner, FailureClass.THROTTLED, str(error), error.retry_after)
+            at = self._journal.now + error.retry_after
+            await self._failed(runner, FailureClass.THROTTLED, error, at, error.limit)
         except OperatorError as error:
-            await self._failed(runner, FailureClass.CONFIGURATION, str(error), 0.0)
+            await self._failed(runner, FailureClass.CONFIGURATION, error, self._journal.now)
         except (RunnerExistsError, RegistrationOutcomeUnknownError) as error:
             await self.deregister(name, f"registered without an answer: {error}")
         else:
@@ -155,10 +157,16 @@ class Registrar:
                 del self._secrets[name]
 
     async def _failed(
-        self, runner: Runner, failure: FailureClass, message: str, retry_after: Seconds
+        self,
+        runner: Runner,
+        failure: FailureClass,
+        error: GitHubError,
+        retry_at: Instant,
+        limit: RateLimit | None = None,
     ) -> None:
-        now = self._journal.now
         await self._journal.record(
-            RunnerRegistrationFailed(now, runner.name, failure, message, now + retry_after)
+            RunnerRegistrationFailed(
+                self._journal.now, runner.name, failure, str(error), retry_at, limit
+            )
         )
         self.wake(runner.machine)

@@ -1,6 +1,6 @@
 """Answers operators' questions from the ledger, the last plan and the stored history."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from autoscaler.controller.journal import Journal
@@ -11,6 +11,7 @@ from autoscaler.controller.reporting.fault_history import FaultHistory, recorded
 from autoscaler.controller.reporting.fleet_counts import fleet_counts
 from autoscaler.ledger.jobs.job_waits import machine_of
 from autoscaler.model import changes
+from autoscaler.model.accounting import day_of
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, JobId, ProviderName
@@ -32,6 +33,7 @@ from autoscaler.views.jobs.past import Past, past_of, waited_until
 from autoscaler.views.jobs.waits import Reasons
 from autoscaler.views.machines import MachineView
 from autoscaler.views.overview import Overview, oldest_jobs
+from autoscaler.views.spending import Spending, SpendingKey, spending
 from autoscaler.views.status import StatusView, status
 
 KINDS = ("job", "machine", "runner", "launch_request", "sku", "provider", "fleet", "installation")
@@ -92,6 +94,7 @@ class FleetQueries:
         """Return the state of the fleet now. Why jobs wait is as of the last plan."""
         state = self._journal.ledger.state
         seen = fleet_counts(state, self._journal.now)
+        observed = tuple(self._observed())
         counts = Counts(
             running=seen.jobs_in_progress,
             dollars_per_hour=seen.dollars_per_hour,
@@ -101,13 +104,25 @@ class FleetQueries:
             providers_not_listed=tuple(
                 sorted(set(self._providers) - state.machines_listed_at.keys())
             ),
-            observed=tuple(self._observed()),
+            observed=observed,
             last_hour=self._recent_past.starts(HOUR),
             objectives=self._recent_past.objectives,
             mends=self._mends(),
+            image_names=self._names_of(
+                {fault.about for fault in observed}
+                | {row.image for row in state.cooldowns.values()}
+            ),
         )
         found = status(self.fleet(), self.waiting, counts)
         return replace(found, faults=self._fault_history.with_times(found.faults))
+
+    def _names_of(self, images: Collection[str]) -> dict[str, str]:
+        """Return the names of images by their IDs, as far as a provider knows them."""
+        found = {
+            image: next(filter(None, (self._image_name(one, image) for one in self._providers)), "")
+            for image in images
+        }
+        return {image: name for image, name in found.items() if name}
 
     def _mends(self) -> dict[str, str]:
         """Return what an operator can do, by the codes of all providers' errors."""
@@ -210,6 +225,11 @@ class FleetQueries:
     async def faults(self) -> Sequence[FaultSpell]:
         """Return the faults of the last 30 days, those that began last first. Raises: StoreError."""
         return await recorded_faults(self._store)
+
+    async def spending(self, days: int, by: Collection[SpendingKey]) -> Spending:
+        """Return what machines cost in the last days, today included. Raises: StoreError."""
+        since = day_of(self._journal.now) - days + 1
+        return spending(await self._store.usage(since), since, by)
 
     async def history(self, name: str) -> Sequence[HistoryRow]:
         """Return what happened to a record, oldest first.

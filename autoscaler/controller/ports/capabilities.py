@@ -144,7 +144,4 @@ class Capabilities:
     machine that is going away), OutcomeUnknownError. None: the provider does not ask before an interruption.
     """
     mends: Mapping[str, str] = field(default_factory=dict)
-    """What an operator can do, by the code of an error that the provider answers, or by the code of a wait.
-
-    `{about}` in a text is what a fault concerns, such as the quota.
-    """
+    """What an operator can do, by the code of the provider's error, or by the name of a quota."""

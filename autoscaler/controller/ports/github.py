@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from autoscaler.controller.ports.unlisted_errors import raises_only
+from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs.job import RunOrigin
@@ -17,11 +18,12 @@ class GitHubError(Exception):
 
 
 class RetryLaterError(GitHubError):
-    """A rate limit, an outage or an invalid answer: retry after `retry_after` seconds."""
+    """A rate limit (`limit`), an outage or an invalid answer: retry after `retry_after` seconds."""
 
-    def __init__(self, message: str, retry_after: Seconds) -> None:
+    def __init__(self, message: str, retry_after: Seconds, limit: RateLimit | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.limit = limit
 
 
 class RegistrationOutcomeUnknownError(GitHubError):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NewType, Protocol
 
+from autoscaler.model.accounting import Usage
 from autoscaler.model.changes import HistoryRow as HistoryRow
 from autoscaler.model.changes import Record as Record
 from autoscaler.model.cooldowns import Cooldown as Cooldown
@@ -91,12 +92,13 @@ class Store(Protocol):
         applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
         installations: Installations | None = None,
+        usage: Sequence[Usage] = (),
     ) -> None:
         """Write records with their history rows, and mark deliveries as applied, in one transaction.
 
-        `installations` replaces the store's own ID and its former ones, if it is not None. The caller changes
-        none of it afterwards: the journal passes copies of the records. Overlapping calls share one fsync.
-        Durable on return.
+        `installations` replaces the store's own ID and its former ones, if it is not None. `usage` is added to
+        the stored sums of its days. The caller changes none of it afterwards: the journal passes copies of the
+        records. Overlapping calls share one fsync. Durable on return.
         """
 
     async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
@@ -113,10 +115,19 @@ class Store(Protocol):
     ) -> tuple[HistoryRow, ...]:
         """Return the newest `limit` rows of one record that are not after `until`, oldest first."""
 
-    async def prune(self, before: Instant, faults_before: Instant | None = None) -> int:
+    async def usage(self, since: int) -> tuple[Usage, ...]:
+        """Return the sums of what machines were used for since this day, over all days.
+
+        There is one for each provider, SKU, repository and use, and its `day` is `since`.
+        """
+
+    async def prune(
+        self, before: Instant, faults_before: Instant | None = None, usage_before: int = 0
+    ) -> int:
         """Delete records that ended before this moment, with their history. Return the number deleted.
 
-        The history of faults is kept until it is older than `faults_before`; None: `before`.
+        The history of faults is kept until it is older than `faults_before`; None: `before`. The usage of days
+        before `usage_before` is deleted, too.
         """
 
     async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.ledger.jobs.job_waits import launched_at, machine_of
-from autoscaler.model.accounting import FailureCause, MachineUse, RunState
+from autoscaler.model.accounting import FailureCause, MachineUse, RunState, Usage, day_of
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, MachineId
 from autoscaler.model.jobs.job import Job, JobState
@@ -141,9 +141,11 @@ class UsageMeter:
             return
         seconds = until - since
         price = self._state.spot_costs.price_of(machine, self._state.catalogue)
+        dollars = seconds * price / 3600.0
         repository = job.repository if job is not None else ""
-        self._telemetry.machine_used(
-            machine.sku, use, seconds, seconds * price / 3600.0, repository
+        self._telemetry.machine_used(machine.sku, use, seconds, dollars, repository)
+        self._journal.add_usage(
+            Usage(day_of(until), machine.provider, machine.sku, repository, use, seconds, dollars)
         )
 
     def _count_failure(self, job: Job, machine: Machine) -> None:

@@ -28,6 +28,7 @@ from autoscaler.github.requests.outcomes import (
     Action,
     Outcome,
     error_for,
+    limit_of,
     outcome_of,
     summary_of,
     unusable_answer,
@@ -114,7 +115,7 @@ class Api:
 
     async def _attempt(self, request: Request, caller: Caller) -> Answer | GitHubError:
         """Send once. Return the answer, or the error to raise if this was the last attempt."""
-        delay = OUTAGE_DELAY
+        delay, limit = OUTAGE_DELAY, None
         try:
             answer = await self._follow(request, caller)
         except NotSentError as error:
@@ -128,8 +129,8 @@ class Api:
             if outcome is Outcome.ANSWERED:
                 return answer
             detail = summary_of(outcome, answer)
-            delay = self._delay(request, outcome, answer, caller)
-        failure = error_for(request, outcome, detail, delay)
+            delay, limit = self._delay(request, outcome, answer, caller), limit_of(answer)
+        failure = error_for(request, outcome, detail, delay, limit)
         if POLICIES[outcome].action(request.effect) is Action.AGAIN:
             return failure
         raise failure

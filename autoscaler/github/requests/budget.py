@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autoscaler.github.requests.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.requests.outcomes import is_limit
+from autoscaler.github.requests.outcomes import limit_of
 from autoscaler.model.backoff import Backoff
+from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.identifiers import Instant, Seconds
 
 CORE = "core"
@@ -49,22 +50,21 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """The reason a request does not fit now, and the seconds until it may."""
+    """The reason a request does not fit now, the seconds until it may, and the rate limit that stops it."""
 
     seconds: Seconds
     why: str
+    limit: RateLimit
 
 
 @dataclass(slots=True)
 class _Backoff:
     until: Instant = 0.0
     failures: int = 0
-    limit: str = ""
+    limit: RateLimit = RateLimit.SECONDARY
 
-    def extend(self, answer: Answer, now: Instant) -> None:
-        # docs.github.com, "Exceeding the rate limit": only the primary limit leaves no request.
-        spent = answer.headers.get("x-ratelimit-remaining") == "0"
-        self.limit = "primary" if spent else "secondary"
+    def extend(self, answer: Answer, limit: RateLimit, now: Instant) -> None:
+        self.limit = limit
         if self.until <= now:  # refusals of concurrent requests count as one failure
             self.failures += 1
         delay = delay_of(answer, now, _SECONDARY.delay(self.failures - 1))
@@ -122,7 +122,8 @@ class Budget:
         wait = self.backoff(caller, request, now)
         if wait:
             limit = self._backoffs[_backoff_key(caller, request)].limit
-            return Shortage(wait, f"not sent: GitHub's {limit} rate limit stopped this App earlier")
+            why = f"not sent: GitHub's {limit.replace('_', ' ')} stopped this App earlier"
+            return Shortage(wait, why, limit)
         bucket = self._bucket(caller, request, now)
         if bucket is not None:
             reserve = math.floor(bucket.limit * RESERVES[request.importance])
@@ -130,10 +131,10 @@ class Budget:
                 why = f"not sent: the rest of {bucket.resource} is for more important requests"
                 if not reserve:
                     why = f"not sent: the rate limit {bucket.resource} is used up"
-                return Shortage(self._until(bucket.reset_at, now), why)
+                return Shortage(self._until(bucket.reset_at, now), why, RateLimit.PRIMARY)
         wait = self._wait_for_points(caller, request, now)
         why = "not sent: the points of this endpoint are spent for this minute"
-        return Shortage(wait, why) if wait else None
+        return Shortage(wait, why, RateLimit.SECONDARY) if wait else None
 
     def backoff(self, caller: str, request: Request, now: Instant) -> Seconds:
         """Return for how long this caller must send nothing, because it met a rate limit."""
@@ -191,8 +192,9 @@ class Budget:
         if answer is None:
             return
         backoff = self._backoffs.setdefault(_backoff_key(caller, request), _Backoff())
-        if is_limit(answer):
-            backoff.extend(answer, now)
+        limit = limit_of(answer)
+        if limit is not None:
+            backoff.extend(answer, limit, now)
         elif answer.ok and backoff.until <= now:
             backoff.failures = 0
         reading = reading_of(answer, self.resource_of(request), now)

@@ -14,6 +14,7 @@ from autoscaler.controller.ports.github import (
     RetryLaterError,
 )
 from autoscaler.github.requests.exchange import Answer, Effect, Request
+from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.identifiers import Seconds
 
 
@@ -131,7 +132,7 @@ def outcome_of(request: Request, answer: Answer) -> Outcome:
         return Outcome.ANSWERED
     if answer.status == UNCHANGED and request.etag is not None:
         return Outcome.ANSWERED
-    if is_limit(answer):
+    if limit_of(answer) is not None:
         return Outcome.LIMITED
     if answer.status >= 500 or answer.status == 408:
         return Outcome.OUTAGE
@@ -144,15 +145,19 @@ def outcome_of(request: Request, answer: Answer) -> Outcome:
     return Outcome.FORBIDDEN if answer.status == 403 else Outcome.REFUSED
 
 
-def is_limit(answer: Answer) -> bool:
-    """Return whether GitHub refused because of a primary or secondary rate limit."""
-    if answer.status == 429:
-        return True
-    if answer.status != 403:
-        return False
-    spent = answer.headers.get("x-ratelimit-remaining") == "0"
+def limit_of(answer: Answer) -> RateLimit | None:
+    """Return the rate limit because of which GitHub refused, or None.
+
+    Only the primary limit leaves no request (docs.github.com, "Exceeding the rate limit").
+    """
+    if answer.status not in (403, 429):
+        return None
+    if answer.headers.get("x-ratelimit-remaining") == "0":
+        return RateLimit.PRIMARY
     said = any(words in answer.message.lower() for words in _LIMIT_WORDS)
-    return spent or said or "retry-after" in answer.headers
+    if answer.status == 429 or said or "retry-after" in answer.headers:
+        return RateLimit.SECONDARY
+    return None
 
 
 CLOCK_TOLERANCE: Seconds = 30.0
@@ -178,13 +183,20 @@ class NotShownError(NotAllowedError):
 
 
 def error_for(
-    request: Request, outcome: Outcome, text: str, delay: Seconds = OUTAGE_DELAY
+    request: Request,
+    outcome: Outcome,
+    text: str,
+    delay: Seconds = OUTAGE_DELAY,
+    limit: RateLimit | None = None,
 ) -> GitHubError:
-    """Return the port's error for an outcome. `delay` is the time until a retry, if one can help."""
+    """Return the port's error for an outcome. `delay` is the time until a retry, if one can help.
+
+    `limit` is the rate limit that GitHub named.
+    """
     action = POLICIES[outcome].action(request.effect)
     message = f"{request.endpoint}: {text}"
     if action is Action.HOLD:
-        return LimitError(message, delay)
+        return LimitError(message, delay, limit)
     if action is Action.LOOK_UP:
         return RegistrationOutcomeUnknownError(message)
     if action in (Action.AGAIN, Action.LATER):

@@ -81,4 +81,5 @@ class RequestQueue:
     def _refuse(self, caller: str, request: Request, now: Instant) -> None:
         shortage = self.budget.shortage(caller, request, now)
         if shortage is not None:
-            raise LimitError(f"{request.endpoint}: {shortage.why}", shortage.seconds)
+            text = f"{request.endpoint}: {shortage.why}"
+            raise LimitError(text, shortage.seconds, shortage.limit)

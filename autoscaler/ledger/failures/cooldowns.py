@@ -59,13 +59,13 @@ def hold_back_answered(
             if not of_one:
                 continue
         if of_one and not every and failure.failure in _MAY_BE_OF_ONE_OVERRIDE:
-            key, reason = sku_offering_key(request.sku, str(named)), _reason(failure)
-            count_failure(state, key, failure.failure, answer.at, reason, at_least)
+            key = sku_offering_key(request.sku, str(named))
+            _count_refusal(state, key, failure, failure.failure, answer.at, at_least)
         else:
             hold_back(state, request, failure, answer.at, at_least)
     if every and all(f.failure is FailureClass.UNSUPPORTED for f in answer.failures):
-        key, reason = launch_option_key(request.sku, request.option), _reason(answer.failures[0])
-        count_failure(state, key, FailureClass.CONFIGURATION, answer.at, reason, at_least)
+        key, refused = launch_option_key(request.sku, request.option), FailureClass.CONFIGURATION
+        _count_refusal(state, key, answer.failures[0], refused, answer.at, at_least)
 
 
 def hold_back(
@@ -80,11 +80,11 @@ def hold_back(
 
     A failure may name an offering that is not in the catalogue any more. It says nothing about others.
     """
-    reason, named = _reason(failure), request.offering(failure.offering)
+    named = request.offering(failure.offering)
     known = named in request.offerings or named in state.offerings
     keys = (named,) if named is not None and known else request.offerings
     for key in sorted(_reached(state, request, failure, keys)):
-        count_failure(state, key, failure.failure, at, reason, at_least, image)
+        _count_refusal(state, key, failure, failure.failure, at, at_least, image)
 
 
 def note_failed_launch(
@@ -92,12 +92,20 @@ def note_failed_launch(
 ) -> None:
     """Add a failure to the history of the SKU's failed launches, with its offering if it names one."""
     where = request.offering(failure.offering) or f"all offerings at {request.provider}"
-    code, reason = failure.failure, _reason(failure)
+    code, reason = failure.failure, failure.text
     state.note_row(row_of(FailedLaunch(at, request.sku, request.id, where, code, reason)))
 
 
-def _reason(failure: LaunchFailure) -> str:
-    return f"{failure.code}: {failure.message}"[:300]
+def _count_refusal(
+    state: LedgerState,
+    key: str,
+    failure: LaunchFailure,
+    as_class: FailureClass,
+    at: Instant,
+    at_least: Seconds,
+    image: str = "",
+) -> None:
+    count_failure(state, key, as_class, at, failure.text, at_least, image, failure.code)
 
 
 def _reached(

@@ -39,10 +39,12 @@ def count_failure(
     reason: str,
     at_least: Seconds = 0.0,
     image: str = "",
+    error: str = "",
 ) -> None:
     """Put `key` on hold for at least `at_least` seconds.
 
-    `image` is the image of the machine that failed; empty if a request was refused.
+    `image` is the image of the machine that failed; empty if a request was refused. `error` is the code of the
+    provider's error, if there is one.
 
     Failures of requests that were in flight at the same time count once. Failures are counted per
     class, so that throttling does not cause a long hold for one configuration error. Of two holds of
@@ -58,7 +60,7 @@ def count_failure(
         failures, hold = row + 1, backoffs[failure].delay(row)
     until = at + max(hold, at_least)
     if until > in_force:
-        state.set_cooldown(Cooldown(key, until, failures, reason, failure, image))
+        state.set_cooldown(Cooldown(key, until, failures, reason, failure, image, error))
 
 
 def end_hold(state: LedgerState, key: str, at: Instant) -> None:

@@ -62,7 +62,15 @@ def on_runner_registration_failed(state: LedgerState, event: RunnerRegistrationF
         return
     reason = f"{event.failure}: {event.message}"
     key = registration_key(runner.demand.scope)
-    count_failure(state, key, event.failure, event.at, reason, event.retry_at - event.at)
+    count_failure(
+        state,
+        key,
+        event.failure,
+        event.at,
+        reason,
+        event.retry_at - event.at,
+        error=event.limit or "",
+    )
     _close_and_free_machine(state, runner, event.at, reason)
 
 

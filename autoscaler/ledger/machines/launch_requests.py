@@ -207,8 +207,9 @@ def count_full_listing(
     if left:
         detail = f"{detail}: {request.reason}"
         key = launch_option_key(request.sku, request.option)
-        count_failure(state, key, unknown, at, request.reason)
-        note_failed_launch(state, request, LaunchFailure(unknown, "NoAnswer", request.reason), at)
+        no_answer = LaunchFailure(unknown, "NoAnswer", request.reason)
+        count_failure(state, key, unknown, at, request.reason, error=no_answer.code)
+        note_failed_launch(state, request, no_answer, at)
     _settle(state, request, at, "written_off", detail, unknown if left else "")
 
 
@@ -216,7 +217,7 @@ def _worst(event: LaunchRequestAnswered) -> tuple[FailureClass, str]:
     for failure_class in _WORST_FIRST:
         for failure in event.failures:
             if failure.failure is failure_class:
-                return failure_class, f"{failure.code}: {failure.message}"[:300]
+                return failure_class, failure.text
     return FailureClass.CAPACITY, "the provider launched fewer machines and gave no reason"
 
 

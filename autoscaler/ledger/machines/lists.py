@@ -233,8 +233,8 @@ def _hold_back(state: LedgerState, machine: Machine, listed: ListedMachine, at: 
     request = state.launch_requests.get(machine.launch_request)
     if request is None or listed.failure is None:
         return
-    code, _, message = listed.reason.partition(": ")
-    failure = LaunchFailure(listed.failure, code, message, machine.offering, listed.scope)
+    message = listed.reason.removeprefix(listed.error).removeprefix(": ")
+    failure = LaunchFailure(listed.failure, listed.error, message, machine.offering, listed.scope)
     of_host = listed.scope is FailureScope.HOST and (
         # A machine that was ready has shown that its host works. It ended for a reason of its own.
         machine.state not in _NOT_YET_UP

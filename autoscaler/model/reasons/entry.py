@@ -27,14 +27,16 @@ class Runbook:
 class Threshold:
     """From when on something is a fault, for the console and the alert alike.
 
-    `above` is a number, a share or seconds, as the metric is; `share` is a part of another number. What counts
-    happened `within` the last seconds. For a leak, the console shows what has lasted for them, and the alert
-    waits for the longer delay of its rule.
+    `above` is a number, a share or seconds, as the metric is; `share` is a part of another number, and `count`
+    the smallest number that matters, however large its share. What counts happened `within` the last seconds.
+    For a leak, the console shows what has lasted for them, and the alert waits for the longer delay of its
+    rule.
     """
 
     above: float = 0.0
     share: float = 0.0
     within: Seconds = 0.0
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,10 @@ class Fault:
     """One cause that an operator should look at, with everything that it causes.
 
     `code` is a `FaultCode`, or the code of the jobs that it holds up. `about` is what the cause concerns: a
-    SKU, a provider and its error, a quota, an account, an image, or empty for the whole fleet. `skus` are the
-    SKUs in it, and `jobs` the number of waiting jobs that it holds up. `mend` is what an operator can do; empty
-    if only the runbook says it. `effects` are codes of what follows from the cause, and is no fault of its own.
+    SKU, a provider and its error, a quota, an account, an image, or empty for the whole fleet. `error` is the
+    code of the provider's error, if that is the cause. `skus` are the SKUs in it, and `jobs` the number of
+    waiting jobs that it holds up. `mend` is what an operator can do; empty if only the runbook says it.
+    `effects` are codes of what follows from the cause, and is no fault of its own.
 
     `recovered_at` is set if what the fault counts happened a short time ago, and does not happen any more. The
     rest depends on what was seen before: `since` is when the fault began, and `after` the fault of the same
@@ -41,6 +42,7 @@ class Fault:
     trend: Trend = Trend.STEADY
     after: str = ""
     recovered_at: Instant | None = None
+    error: str = ""
 
     @classmethod
     def of(

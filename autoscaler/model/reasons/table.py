@@ -325,7 +325,7 @@ class FaultCode(Code):
 
     WEBHOOKS_SILENT = Entry(
         "webhooks_silent",
-        "a job started {ago} ago, and no webhook was accepted for {silent}",
+        "a job started or ended {ago} ago, and no webhook was accepted for {silent}",
         _page("WebhooksSilent"),
         mend="see Advanced > Recent deliveries of the App at GitHub; correct the App's webhook URL, or let "
         "GitHub reach it",
@@ -350,7 +350,8 @@ class FaultCode(Code):
         "{slow:,} of {writes} to the store ({operation}) took more than {above:g} s in the last "
         "{within}",
         _ticket("StoreSlow"),
-        threshold=Threshold(0.5, share=0.01, within=300.0),
+        # A disk that pauses delays one webhook by a second, and GitHub waits for ten. One a minute is more.
+        threshold=Threshold(0.5, share=0.01, within=300.0, count=5),
     )
     HEALTH_CHECKS_FAIL = Entry(
         "health_checks_fail",

@@ -17,9 +17,10 @@ class Reason:
     """One reason with a code.
 
     `about` are the offerings, SKUs, scopes or repositories that it concerns. `words` are those of the provider,
-    of GitHub or of the operator. `until` is when the reason ends by itself (a hold is over), or None if no time
-    is known. `count` is the limit that is reached, or how often something failed. `where` is what to look at: a
-    runner group, a SKU, the quota or the provider of a hold, or the target of `autoscaler resume`.
+    of GitHub or of the operator, and `error` is the code of the provider's error, if it has one. `until` is
+    when the reason ends by itself (a hold is over), or None if no time is known. `count` is the limit that is
+    reached, or how often something failed. `where` is what to look at: a runner group, a SKU, the quota or the
+    provider of a hold, the key of a circuit breaker, or the target of `autoscaler resume`.
     """
 
     code: Code
@@ -29,6 +30,7 @@ class Reason:
     count: float = 0
     where: str = ""
     variant: str = ""
+    error: str = ""
 
     @property
     def message(self) -> str:

@@ -63,6 +63,7 @@ def listed_machine(
         scope=ending.scope if ending else None,
         leaving=leaving,
         state=row.state,
+        error=row.ended_by,
     )
 
 

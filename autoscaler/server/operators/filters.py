@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 
 from autoscaler.controller.operators.fleet_queries import FleetQueries
+from autoscaler.controller.retention import USAGE_DAYS
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.model.reasons.table import Unmatched, WaitCode
@@ -12,9 +13,11 @@ from autoscaler.views.jobs.job import JobView
 from autoscaler.views.jobs.lists import JobFilter, running_jobs, unmatched_jobs, waiting_jobs
 from autoscaler.views.listed import Listed, Part
 from autoscaler.views.machines import MachineFilter, knows_provider, knows_sku
+from autoscaler.views.spending import SpendingKey
 
 JOB_FILTERS = ("state", "sku", "repository", "reason", "older_than", "page")
 MACHINE_FILTERS = ("state", "sku", "provider", "page")
+SPENDING = ("days", "by")
 
 MAX_ROWS = 250
 """Maximum number of jobs or machines in one answer: it takes 10 ms of the event loop."""
@@ -100,6 +103,14 @@ def chosen_machines(query: Query, queries: FleetQueries) -> MachineFilter:
         MachineState(state) if state is not None else None,
         _provider(query, queries),
     )
+
+
+def chosen_spending(query: Query) -> tuple[int, frozenset[SpendingKey]]:
+    """Return the number of days and the keys by which a query asks for costs. Raises MalformedRequestError."""
+    by = query.get("by", SpendingKey.SKU.value).split(",")
+    if not set(by) <= set(SpendingKey):
+        raise MalformedRequestError(f"`by` must be some of {','.join(SpendingKey)}")
+    return _number(query, "days", 1, USAGE_DAYS, default=30), frozenset(map(SpendingKey, by))
 
 
 def chosen_part(query: Query, rows: int) -> Part:

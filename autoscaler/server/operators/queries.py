@@ -17,6 +17,7 @@ from autoscaler.server.answers import json_answer
 from autoscaler.server.operators.filters import (
     JOB_FILTERS,
     MACHINE_FILTERS,
+    SPENDING,
     MalformedRequestError,
     UnknownNameError,
     chosen_jobs,
@@ -24,6 +25,7 @@ from autoscaler.server.operators.filters import (
     chosen_machines,
     chosen_part,
     chosen_repository,
+    chosen_spending,
     jobs_in_state,
     only,
 )
@@ -65,6 +67,7 @@ class Queries:
             "/admin/explain": self._explain,
             "/admin/history/{name}": self._history,
             "/admin/faults": self._faults,
+            "/admin/cost": self._cost,
         }
 
     async def _status(self, request: web.Request) -> web.Response:
@@ -115,6 +118,11 @@ class Queries:
     async def _faults(self, request: web.Request) -> web.Response:
         only(request.query, set())
         return self._answer(faults=as_json(list(await self._queries.faults())))
+
+    async def _cost(self, request: web.Request) -> web.Response:
+        only(request.query, SPENDING)
+        days, by = chosen_spending(request.query)
+        return self._answer(**as_json(await self._queries.spending(days, by)))
 
     async def _history(self, request: web.Request) -> web.Response:
         only(request.query, set())

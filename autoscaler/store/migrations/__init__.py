@@ -12,6 +12,8 @@ from autoscaler.store.migrations import (
     v0002_run_origins,
     v0003_reason_codes,
     v0004_hosts,
+    v0005_provider_errors,
+    v0006_usage,
 )
 
 MIGRATIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -19,5 +21,7 @@ MIGRATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "0002": v0002_run_origins.STATEMENTS,
     "0003": v0003_reason_codes.STATEMENTS,
     "0004": v0004_hosts.STATEMENTS,
+    "0005": v0005_provider_errors.STATEMENTS,
+    "0006": v0006_usage.STATEMENTS,
 }
 """The statements of each version, in the order of the versions. Types are `Connection.types`, as `$text`."""

@@ -53,6 +53,7 @@ class SqliteConnection:
         "real": "DOUBLE",
         "flag": "BOOLEAN",
         "bytes": "BLOB",
+        "by_key": "WITHOUT ROWID",
     }
 
     def __init__(self, driver: sqlite3.Connection) -> None:
@@ -77,10 +78,11 @@ class SqliteConnection:
 
     def upsert(self, table: Table, rows: Sequence[Row]) -> None:
         """See `Connection.upsert`."""
-        names = tuple(rows[0])
-        key = table.columns[: table.keys]
-        changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
-        sql = f"{_insert(table, names)} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}"
+        self._driver.execute(_upsert(table, "excluded.{0}"), (_json(map(_values, rows)),))
+
+    def add(self, table: Table, rows: Sequence[Row]) -> None:
+        """See `Connection.add`."""
+        sql = _upsert(table, f"{table.name}.{{0}} + excluded.{{0}}")
         self._driver.execute(sql, (_json(map(_values, rows)),))
 
     def insert_unknown(self, rows: Sequence[Arrival]) -> frozenset[DeliveryKey]:
@@ -124,6 +126,16 @@ def _insert(table: Table, names: tuple[str, ...]) -> str:
     return (
         f"INSERT INTO {table.name} ({', '.join(names)}) "  # noqa: S608 - names of tables of `tables`
         f"SELECT {values} FROM json_each(?1) WHERE true"
+    )
+
+
+@cache
+def _upsert(table: Table, value: str) -> str:
+    """Return the statement that inserts whole rows, and otherwise sets each column but the keys to `value`."""
+    keys, others = table.columns[: table.keys], table.columns[table.keys :]
+    changed = ", ".join(f"{name} = {value.format(name)}" for name in others)
+    return (
+        f"{_insert(table, table.columns)} ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {changed}"
     )
 
 

@@ -3,11 +3,10 @@
 A `Fault` goes in for each SKU, run of waiting jobs or circuit breaker, and one comes out for each cause.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from autoscaler.model.cooldowns import Cooldown, boots_key, exits_key, open_circuit, open_options
+from autoscaler.model.cooldowns import Cooldown, launch_option_key, open_circuit
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs.demand import DemandClass
@@ -21,7 +20,6 @@ from autoscaler.model.reasons.waiting import WaitReason
 HOLDS = frozenset(HoldKind)
 """The codes of what operators decided."""
 
-_ERROR = re.compile(r"([A-Za-z][A-Za-z0-9_.]*): ")
 _MOST_MESSAGES = 2
 """Maximum number of different messages of one cause, such as two images that do not exist."""
 
@@ -91,12 +89,6 @@ _HOLDS_UP = HOLDS | {
 """Faults that hold up jobs of their SKUs, even if no job waits for them at this moment."""
 
 
-def error_of(words: str) -> str:
-    """Return the code of a provider's error, with which its words begin, or an empty text."""
-    found = _ERROR.match(words)
-    return found[1] if found is not None else ""
-
-
 def cause_of_wait(fleet: Fleet, demand: DemandClass, reason: WaitReason) -> tuple[Code, str]:
     """Return the code of the cause that holds up jobs of a class, and what the cause concerns."""
     code, sku = reason.code, demand.skus[0]
@@ -113,9 +105,9 @@ def cause_of_wait(fleet: Fleet, demand: DemandClass, reason: WaitReason) -> tupl
     if code in _OF_THE_PROVIDER:
         return code, reason.where
     if code is WaitCode.CIRCUIT_OPEN:
-        return _cause_of_words(fleet, demand.skus, reason)
+        return _cause_of_breaker(fleet, demand.skus, reason.where)
     if code in _REFUSED_BY_PROVIDER:
-        return _refused(code, reason.words, reason.where, sku)
+        return _refused(code, reason.error, reason.where, sku)
     return code, sku
 
 
@@ -125,31 +117,31 @@ def cause_of_circuit(row: Cooldown, sku: str, provider: str = "") -> tuple[Code,
         return FaultCode.RUNNER_VERSION_REFUSED, row.image
     if row.failure in (FailureClass.HEALTH_CHECK, FailureClass.BOOT_DEADLINE):
         return WaitCode(row.failure.value), sku
-    if provider and error_of(row.reason):
-        return _refused(WaitCode(row.failure.value), row.reason, provider, sku)
+    if provider and row.error:
+        return _refused(WaitCode(row.failure.value), row.error, provider, sku)
     return (FaultCode.OPTION_CIRCUIT_OPEN if provider else WaitCode.CIRCUIT_OPEN), sku
 
 
-def _cause_of_words(fleet: Fleet, skus: Sequence[SkuName], reason: WaitReason) -> tuple[Code, str]:
-    """Return the cause of the circuit breaker that jobs wait for: the one with these words."""
-    for sku in skus:
-        for key in (exits_key(sku), boots_key(sku)):
-            row = open_circuit(fleet.cooldowns, key)
-            if row is not None and row.reason == reason.words:
-                return cause_of_circuit(row, sku)
-        for option, row in open_options(fleet.cooldowns, fleet.catalogue.skus[sku]):
-            if row.reason == reason.words:
-                code, about = cause_of_circuit(row, sku, option.provider)
-                is_own = code is FaultCode.OPTION_CIRCUIT_OPEN
-                return (WaitCode.CIRCUIT_OPEN if is_own else code), about
-    return WaitCode.CIRCUIT_OPEN, skus[0]
+def _cause_of_breaker(fleet: Fleet, skus: Sequence[SkuName], key: str) -> tuple[Code, str]:
+    """Return the cause of the circuit breaker with this key, for which jobs of these SKUs wait."""
+    row = open_circuit(fleet.cooldowns, key)
+    if row is None:  # It closed since the plan.
+        return WaitCode.CIRCUIT_OPEN, skus[0]
+    options = {
+        launch_option_key(sku, index): (sku, option.provider)
+        for sku in skus
+        for index, option in enumerate(fleet.catalogue.skus[sku].launch_options)
+    }
+    sku, provider = options.get(key, (skus[0], ""))
+    code, about = cause_of_circuit(row, sku, provider)
+    return (WaitCode.CIRCUIT_OPEN if code is FaultCode.OPTION_CIRCUIT_OPEN else code), about
 
 
-def _refused(code: WaitCode, words: str, where: str, sku: str) -> tuple[Code, str]:
+def _refused(code: WaitCode, error: str, where: str, sku: str) -> tuple[Code, str]:
     """Return the cause of a refused launch: the quota, else the provider's error, else the SKU's machines."""
     if code is WaitCode.QUOTA and "/" in where:
         return code, where
-    if error := error_of(words):
+    if error:
         return code, f"{where} {error}"
     if code is WaitCode.UNKNOWN:
         return WaitCode.CIRCUIT_OPEN, sku

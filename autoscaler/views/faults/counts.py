@@ -25,3 +25,5 @@ class Counts:
     objectives: tuple[WaitObjective, ...] = ()
     mends: Mapping[str, str] = field(default_factory=dict)
     """What an operator can do, by the code of a provider's error or by a quota's name."""
+    image_names: Mapping[str, str] = field(default_factory=dict)
+    """The names of images by their IDs, as far as they are known."""

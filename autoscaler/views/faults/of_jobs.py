@@ -24,8 +24,9 @@ def blocked(fleet: Fleet, runs: Sequence[Run]) -> Iterator[Fault]:
             code, about = cause_of_wait(fleet, run.demand, run.waiting.reasons[0])
             breaker = WaitCode.CIRCUIT_OPEN
             effects = (breaker,) if run.waiting.code is breaker and code is not breaker else ()
-            message = in_short(run.waiting.reasons)
-            yield Fault(code.value, about, message, (run.sku,), run.blocked, effects=effects)
+            message, error = in_short(run.waiting.reasons), run.waiting.reasons[0].error
+            found = Fault(code.value, about, message, (run.sku,), run.blocked, effects=effects)
+            yield replace(found, error=error)
 
 
 def not_served(fleet: Fleet, undecided: Sequence[Job]) -> Iterator[Fault]:

@@ -41,7 +41,7 @@ def open_circuits(fleet: Fleet) -> Iterator[Fault]:
             breaker = FaultCode.OPTION_CIRCUIT_OPEN if provider else WaitCode.CIRCUIT_OPEN
             found = Fault.of(breaker, about, sku=sku, provider=provider, words=row.reason)
             effects = (breaker.value,) if code is not breaker else ()
-            yield replace(found, code=code.value, effects=effects)
+            yield replace(found, code=code.value, effects=effects, error=row.error)
 
 
 def avoided_nodes(fleet: Fleet) -> Iterator[Fault]:

@@ -200,16 +200,27 @@ class Situations:
 
     async def registration(self) -> None:
         """GitHub refuses registrations: the controller tries again at the announced time."""
-        self.lab.github.inject_faults(AnswerFault("status", REGISTER, 2, status=403))
-        pushed = self._push("registration")
+        refused = b'{"message": "Resource not accessible by integration"}'
+        fault = AnswerFault("answer", REGISTER, 2, status=403, body=refused)
+        words = "the controller tries to register a runner at GitHub again"
+        await self._registers("registration", fault, WaitCode.REGISTRATION_ON_HOLD, words)
+
+    async def secondary_limit(self) -> None:
+        """GitHub limits registrations: the controller tries again at the announced time."""
+        fault = AnswerFault("status", REGISTER, 2, status=403)
+        words = "GitHub's secondary rate limit ends"
+        await self._registers("registration", fault, WaitCode.GITHUB_SECONDARY_LIMIT, words)
+
+    async def _registers(self, sku: str, fault: AnswerFault, code: WaitCode, words: str) -> None:
+        self.lab.github.inject_faults(fault)
+        pushed = self._push(sku)
 
         def named() -> list[float]:
-            machines = {one.id for one in self._machines("registration")}
+            machines = {one.id for one in self._machines(sku)}
             runners = read_records(self.lab).runners
             return sorted(one.named_at for one in runners if one.machine in machines)
 
-        words = "the controller tries to register a runner at GitHub again"
-        await self._on_call.comes_true(pushed, WaitCode.REGISTRATION_ON_HOLD, words, named)
+        await self._on_call.comes_true(pushed, code, words, named)
         await self._runs(pushed)
 
     async def throttled(self) -> None:
@@ -256,7 +267,7 @@ AT_ONCE = (
     "run",
 )
 """The first loses the next job that is queued."""
-ALONE = ("circuit", "registration", "throttled")
+ALONE = ("circuit", "registration", "secondary_limit", "throttled")
 """The holds of the first are short. The faults of the others concern all SKUs."""
 
 Outcomes = Mapping[str, BaseException | None]

@@ -95,6 +95,7 @@ def listed_machine(
         assigned=ownership.ASSIGNED in annotations,
         state=found.state,
         host=one_line((pod.get("spec") or {}).get("nodeName")),
+        error=finding.code if finding is not None else "",
     )
 
 

@@ -16,6 +16,7 @@ from autoscaler.controller.ports.store import (
     StoreError,
 )
 from autoscaler.ledger.records.state import kind_and_key
+from autoscaler.model.accounting import Usage
 from autoscaler.model.changes import copied
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -85,6 +86,7 @@ class MemoryStore:
         self.installations = Installations(INSTALLATION)
         self.heartbeat: Instant | None = None
         self.arrived_until: Instant | None = None
+        self.used: list[Usage] = []
         self.forgotten: list[Instant] = []
         self.readings: dict[tuple[ProviderName, ReadingKind], tuple[Reading, ...]] = {}
         self._group: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
@@ -183,6 +185,7 @@ class MemoryStore:
         applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
         installations: Installations | None = None,
+        usage: Sequence[Usage] = (),
     ) -> None:
         """Store a transaction."""
         assert all(isinstance(row.at, float) for row in history), "an event without a time"
@@ -196,6 +199,7 @@ class MemoryStore:
             self.on_commit(kept.records)
             if installations is not None:
                 self.installations = installations
+            self.used += usage
 
         await self._durably(keep)
 
@@ -221,7 +225,14 @@ class MemoryStore:
         rows = [row for commit in self.commits for row in commit.history if row.at <= until]
         return tuple(row for row in rows if (row.kind, row.record) == (kind, record))[-limit:]
 
-    async def prune(self, before: Instant, _faults_before: Instant | None = None) -> int:
+    async def usage(self, since: int) -> tuple[Usage, ...]:
+        """Return every use since this day, not summed."""
+        await self.crash_point.count_call()
+        return tuple(one for one in self.used if one.day >= since)
+
+    async def prune(
+        self, before: Instant, _faults_before: Instant | None = None, _usage_before: int = 0
+    ) -> int:
         """Record the call, and delete nothing."""
 
         def drop() -> int:

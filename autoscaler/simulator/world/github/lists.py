@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing, RunStatus
+from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs.job import JobState
@@ -158,7 +159,7 @@ class SimulatedLists:
         await crash_point.count_call()
         await asyncio.sleep(LATENCY)
         if fault_schedule.hit(FaultKind.SECONDARY_LIMIT):
-            raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT)
+            raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT, RateLimit.SECONDARY)
         if fault_schedule.hit(FaultKind.GITHUB_5XX):
             raise RetryLaterError("502 Bad Gateway", 1.0)
         items = read()

@@ -15,6 +15,7 @@ from autoscaler.controller.ports.github import (
     RunnerBusyError,
     RunnerExistsError,
 )
+from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs.job import RunOrigin
@@ -181,7 +182,7 @@ class SimulatedGitHub:
         await crash_point.count_call()
         await asyncio.sleep(self.latency / 2)
         if fault_schedule.hit(FaultKind.SECONDARY_LIMIT):
-            raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT)
+            raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT, RateLimit.SECONDARY)
         if fault_schedule.hit(FaultKind.GITHUB_5XX):
             raise lost
         answer = carry_out()
