@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,21 +42,22 @@ def shape(connection: Connection) -> dict[str, tuple[object, ...]]:
 def test_migrating_an_empty_file_creates_the_tables_of_the_code(path: Path) -> None:
     file = SqliteFile(path)
     made = file.transaction(shape)
-    keys = {
-        table.name: file.transaction(
-            lambda c, name=table.name: c.read(
-                f"SELECT name FROM pragma_table_info('{name}') WHERE pk > 0 ORDER BY pk"
-            )
-        )
-        for table in TABLES
-    }
+    keys = {table.name: file.transaction(partial(keys_of, table=table.name)) for table in TABLES}
     file.close()
     assert set(made) == {table.name for table in TABLES}
     for table in TABLES:
         columns = made[table.name][0]
         assert isinstance(columns, list)
         assert sorted(column[0] for column in columns) == sorted(table.columns)
-        assert tuple(name for (name,) in keys[table.name]) == table.columns[: table.keys]
+        assert keys[table.name] == table.columns[: table.keys]
+
+
+def keys_of(connection: Connection, table: str) -> tuple[str, ...]:
+    """Return the columns of a table's primary key, in order."""
+    found = connection.read(
+        f"SELECT name FROM pragma_table_info('{table}') WHERE pk > 0 ORDER BY pk"
+    )
+    return tuple(name for (name,) in found)
 
 
 def test_opening_again_changes_nothing(path: Path) -> None:

@@ -88,7 +88,7 @@ def main(order: Path) -> None:
             fate.wrote(sql, parameters)
             return cursor
 
-    sqlite3.connect = partial(sqlite3.connect, factory=Watched)
+    sqlite3.connect = partial(sqlite3.connect, factory=Watched)  # type: ignore[assignment]
     from lab.serve import command
 
     command()
