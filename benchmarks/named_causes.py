@@ -50,7 +50,7 @@ def show(seen: Watch, scale: float) -> None:
         print(f"    page: {one.text or '(nothing)'}")
         if one.misleading:
             print(f"    MISLEADS: {one.misleading}")
-    for where, others in (("also", seen.others), ("after", seen.after)):
+    for where, others in (("also", seen.others), ("after", seen.after), ("host", seen.of_host)):
         for text in others.values():
             print(f"    {where}: {text}")
     print(f"    no fault {_seconds(seen.sightings[0].lifted, seen.clear, scale)} after the end")

@@ -25,7 +25,7 @@ class Cooldown:
 
     The hold is over if `failures` is 0. `image` is the image that GitHub refused, or of the machine that could
     not start, if this is the reason. `error` is the code of the provider's error, such as
-    InsufficientInstanceCapacity, or empty if no provider refused anything.
+    InsufficientInstanceCapacity, or a `RateLimit` of GitHub. It is empty if neither refused anything.
     """
 
     key: str

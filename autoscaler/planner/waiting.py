@@ -99,7 +99,7 @@ def _registration_held(demand: DemandClass, hold: Cooldown) -> WaitReason:
     """Return why no runner registers. GitHub's rate limits have codes of their own."""
     code = _LIMITS.get(hold.error, WaitCode.REGISTRATION_ON_HOLD)
     about = demand.account if hold.error in _LIMITS else demand.scope
-    return WaitReason(code, (about,), hold.reason, hold.until)
+    return WaitReason(code, (about,), hold.reason, hold.until, error=hold.error)
 
 
 def _full_shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> tuple[WaitReason, ...]:

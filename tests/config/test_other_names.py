@@ -17,7 +17,6 @@ SKU_KEYS = [
     ("min: 1", "idle: {min: NUMBER}"),
     ("minRunners: 1", "idle: {min: NUMBER}"),
     ("max: 3", "write max_machines"),
-    ("maxRunners: 3", "write max_machines"),
     ("runners_maximum_count: 3", "write max_machines"),
     ("spot: true", "capacity: [spot, on-demand] in an entry of on"),
     ("instance_type: g5.xlarge", "instance_types: [g5.xlarge]"),
@@ -25,7 +24,6 @@ SKU_KEYS = [
     ("flavor: g5.xlarge", "instance_types: [g5.xlarge]"),
     ("ami: ami-0123", 'image: {name: "NAME-*", owner: self}'),
     ("replicas: 2", "max_machines for the largest number"),
-    ("count: 2", "max_machines for the largest number"),
     ("runnerGroup: gpu", "runner_group in an entry of github.scopes"),
     ("labels_match: [a]", "write labels"),
     ("runs-on: [a]", "write labels"),
@@ -57,7 +55,6 @@ def test_a_key_of_another_tool_in_a_sku_names_ours(folder: Folder, line: str, fi
 # The replaced text, its replacement; line, key, message and fix of the problem.
 VALUES = [
     ("  gpu:\n", "  gpu:\n    arch: amd64\n", 15, "skus.gpu.arch", "not x64", "write x64"),
-    ("  gpu:\n", "  gpu:\n    arch: x86_64\n", 15, "skus.gpu.arch", "not x64", "write x64"),
     ("  gpu:\n", "  gpu:\n    arch: aarch64\n", 15, "skus.gpu.arch", "not x64", "write arm64"),
     ("  gpu:\n", "  gpu:\n    os: ubuntu\n", 15, "skus.gpu.os", "not linux", "write linux"),
     (
@@ -143,14 +140,6 @@ VALUES = [
     ("  gpu:\n", "  gpu:\n    idle: 5m\n", 15, "skus.gpu.idle", "map", "write idle: {timeout: 5m}"),
     (
         '{name: "runner-*"}',
-        "{ami: ami-0123}",
-        16,
-        "skus.gpu.image.ami",
-        "unknown key",
-        "write name: images are found by their names",
-    ),
-    (
-        '{name: "runner-*"}',
         "{name: ami-0123}",
         16,
         "skus.gpu.image.name",
@@ -210,24 +199,6 @@ VALUES = [
         "write 20,",
     ),
     ("  gpu:\n", "  gpu:\n    disk_gb: 150GB\n", 15, "skus.gpu.disk_gb", "whole", "write 150,"),
-    ("  gpu:\n", "  gpu:\n    lifetime: 24 hours\n", 15, "skus.gpu.lifetime", "dur", "write 24h"),
-    ("  gpu:\n", "  gpu:\n    lifetime: 2w\n", 15, "skus.gpu.lifetime", "dur", "write 14d"),
-    (
-        "private_key_file: app.pem",
-        "private_key_file: keys/gone.pem",
-        3,
-        "github.apps[0].private_key_file",
-        '"keys/gone.pem" does not exist',
-        "relative to /",
-    ),
-    (
-        "file: secret",
-        "file: s3cr3tHunter2",
-        4,
-        "github.webhook_secret_file",
-        "does not exist",
-        "if this is the secret itself, write it to a file",
-    ),
 ]
 
 
@@ -239,7 +210,6 @@ def test_a_value_in_another_form_gets_the_right_form(
     assert (problem.line, problem.key) == (line, key), str(problem)
     assert what in problem.what
     assert fix in problem.fix
-    assert "Hunter2" not in str(problem)
 
 
 # What replaces `image: i` in a pod; the key below the pod, message and fix of the problem.

@@ -49,6 +49,7 @@ KEYS = [
     ("labels: [GPU]", "labels[0]", "is repeated", "remove"),
     ("unlabelled: 1", "unlabelled", "not true or false", "true or"),
     ("lifetime: 1 day", "lifetime", "not a duration", "write 1d"),
+    ("lifetime: 2w", "lifetime", "not a duration", "write 14d"),
     ("lifetime: 90", "lifetime", "90 has no unit", "write 90s or 90m"),
     ("idle: {timeout: 10}", "idle.timeout", "10 has no unit", "write 10s or 10m"),
     ('idle: {timeout: "10"}', "idle.timeout", "10 has no unit", "write 10s or 10m"),

@@ -287,11 +287,11 @@ VALUES = [
     ),
     (
         "file: app.pem",
-        "file: gone",
+        "file: keys/gone.pem",
         3,
         "github.apps[0].private_key_file",
-        "does not exist",
-        "create the file",
+        '"keys/gone.pem" does not exist',
+        "relative to /",
     ),
     (
         "file: app.pem",
@@ -328,3 +328,11 @@ def test_one_wrong_value_is_one_problem(
     assert fix in problem.fix
     assert str(problem).startswith(f"{folder.path / 'fleet.yaml'}:{line}: {key}: ")
     assert not problem.warning
+
+
+@pytest.mark.parametrize("secret", ["s3cr3tHunter2", "hunter-two-secret-token", "secrets/hunter"])
+def test_a_name_that_may_be_the_secret_itself_is_not_printed(folder: Folder, secret: str) -> None:
+    problem = folder.problem(changed(("file: secret", f"file: {secret}")))
+    assert problem.what == "does not exist"
+    assert "if this is the secret itself, write it to a file" in problem.fix
+    assert secret not in str(problem)

@@ -264,7 +264,9 @@ def test_an_open_breaker_of_a_launch_option_is_a_fault_of_its_sku() -> None:
     # Jobs that wait for the same failure are one fault, not two.
     world.queue(1)
     failure = FailureClass.CONFIGURATION
-    world.state.set_cooldown(Cooldown(key, world.now + 60.0, 3, "Unauthorized: no", failure))
+    world.state.set_cooldown(
+        Cooldown(key, world.now + 60.0, 3, "no", failure, error="Unauthorized")
+    )
     (fault,) = shown()
     assert fault[:2] == ("configuration", ("gpu",))
 
@@ -407,7 +409,7 @@ READS = {
     "health_check": FAILED_MACHINES,
     "health_checks_fail": "autoscaler_health_checks_failed_total",
     "job_outside_access": "autoscaler_jobs_outside_access_total",
-    "job_waits_for_hours": "autoscaler_oldest_waiting_job_age_seconds",
+    "job_waits_for_hours": "autoscaler_oldest_waiting_job_age_seconds) >",
     "jobs_start_late": "autoscaler:job_wait_late:ratio",
     "leak_suspected": 'autoscaler_machines{state=~"assigned|exited"}',
     "machines_foreign": "autoscaler_machines_foreign",

@@ -254,6 +254,7 @@ def test_a_request_that_is_not_sent_names_the_limit_that_stopped_the_app(
     shortage = budget.shortage(APP, CHECK, NOW)
     assert shortage is not None
     assert shortage.why == f"not sent: GitHub's {limit} rate limit stopped this App earlier"
+    assert shortage.limit == f"{limit}_rate_limit"
 
 
 def test_a_shorter_hold_does_not_end_a_longer_one() -> None:

@@ -162,13 +162,15 @@ def test_a_machine_that_ended_before_ready_puts_the_scope_of_its_failure_on_hold
     world.launch(1)
     if stage == "booted":
         world.boot("c0")
-    shown = listed("i-c0", terminated=True, reason="Client.VolumeLimitExceeded: too many disks")
-    world.lists(replace(shown, failure=failure, scope=scope))
-    world.lists(replace(shown, failure=failure, scope=scope))
+    error = "Client.VolumeLimitExceeded"
+    shown = listed("i-c0", terminated=True, reason=f"{error}: too many disks")
+    shown = replace(shown, failure=failure, scope=scope, error=error)
+    world.lists(shown)
+    world.lists(shown)
     machine, cooldown = world.machine("c0"), world.state.cooldowns[key]
     assert (machine.state, machine.failure) == (MachineState.TERMINATED, failure)
     assert (cooldown.failures, cooldown.until) == (1, world.now + hold)
-    assert cooldown.reason == "Client.VolumeLimitExceeded: too many disks"
+    assert (cooldown.error, cooldown.reason) == (error, f"{error}: too many disks")
     reported = [row.event for row in world.ledger.take_changes().history if row.record == "c0"]
     assert reported[-2:] == ["failed", "terminated"]
     if failure is not FailureClass.CONFIGURATION:

@@ -148,7 +148,7 @@ def test_writing_slots_off_settles_the_launch_request_and_puts_its_option_on_hol
         START + 210,
     )
     assert world.state.cooldowns["option:gpu/0"] == Cooldown(
-        "option:gpu/0", START + 240, 1, "timed out"
+        "option:gpu/0", START + 240, 1, "timed out", error="NoAnswer"
     )
     assert world.ledger.take_changes().history[-1].detail == "1 of 2 slots: timed out"
     assert world.fleet().usage.machines == 1

@@ -292,7 +292,7 @@ def test_simultaneous_failures_of_several_launch_requests_are_one_failure() -> N
         world.answer(name, failures=[failure(FailureClass.CAPACITY, A)])
         world.now += 1
     assert world.state.cooldowns[f"offering:{A}"] == Cooldown(
-        f"offering:{A}", START + 180.0, 1, "Code: words", FailureClass.CAPACITY
+        f"offering:{A}", START + 180.0, 1, "Code: words", FailureClass.CAPACITY, error="Code"
     )
 
 

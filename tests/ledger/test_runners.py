@@ -7,7 +7,7 @@ import pytest
 from autoscaler.ledger.jobs.runners import registration_level
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import RegistrationRate
-from autoscaler.model.cooldowns import Cooldown
+from autoscaler.model.cooldowns import Cooldown, RateLimit
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.jobs.runners import RunnerState
@@ -155,6 +155,14 @@ def test_a_failed_registration_returns_its_machine_to_ready_and_puts_its_scope_o
         "register:org:acme", world.now + held, 1, "unknown: 503"
     )
     assert world.name("c0") == "ci-0badcafe-c0-2"
+
+
+def test_a_rate_limit_of_github_is_the_error_of_the_hold_of_its_scope() -> None:
+    world = World()
+    name = world.name(world.make_ready()[0])
+    failed = FailureClass.THROTTLED, "403", world.now + 60.0, RateLimit.PRIMARY
+    world.do(e.RunnerRegistrationFailed, name, *failed)
+    assert world.state.cooldowns["register:org:acme"].error == "primary_rate_limit"
 
 
 def test_a_successful_registration_ends_the_hold_of_its_scope() -> None:

@@ -121,6 +121,7 @@ def test_a_machine_that_shuts_down_shows_its_reason(settings: Ec2Settings, state
         FailureClass.CONFIGURATION,
         "Client.InternalError: words",
     )
+    assert shown.error == "Client.InternalError"
     silent = instance(state, "")._replace(reason="")
     assert listed_machine(settings, silent).reason == state
 

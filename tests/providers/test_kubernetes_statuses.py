@@ -198,7 +198,7 @@ def test_a_pod_that_kubelet_can_never_start_has_a_reason_of_configuration(
     assert (found.cannot_start, found.failure) == (True, CONFIGURATION)
     of_all_nodes = reason in ("InvalidImageName", "CreateContainerConfigError")
     assert found.scope is (None if of_all_nodes else HOST)
-    assert found.reason == f"{reason}: container runner: {said}"
+    assert (found.error, found.reason) == (reason, f"{reason}: container runner: {said}")
 
 
 @pytest.mark.case(

@@ -95,6 +95,7 @@ async def test_the_status_has_the_troubles_and_each_sku(asked: Asked) -> None:
             "trend": "steady",
             "after": "",
             "recovered_at": None,
+            "error": "",
         }
     ]
     assert [one["sku"] for one in seen["skus"]] == ["gpu", "cpu"]

@@ -138,13 +138,15 @@ def test_a_bad_image_is_one_fault_of_its_skus_with_their_breakers_and_jobs() -> 
     ],
 )
 def test_a_rate_limit_of_github_has_its_name(error: str, code: WaitCode, cause: str) -> None:
+    """Whatever the words say: a proxy may have its own rate limit."""
     world = World()
     world.queue(1)
     world.launch(1, "a")
     world.boot("a0")
     world.do(e.HealthChecksReported, world.machine("a0").id, True, "ok")
     key = registration_key("org:acme")
-    world.state.set_cooldown(Cooldown(key, world.now + 60.0, 1, "403", error=error))
+    words = "throttled: 403 rate limit"
+    world.state.set_cooldown(Cooldown(key, world.now + 60.0, 1, words, error=error))
     stale = Fault(FaultCode.GITHUB_LISTS_STALE, "acme", "old")
     first, *others = look(world, observed=(stale,)).faults
     assert (first.code, first.cause, first.jobs) == (code, cause, 1)

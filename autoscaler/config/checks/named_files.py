@@ -18,9 +18,8 @@ from autoscaler.config.settings.shapes import SecretFileName
 
 _PAGE = 4096
 """Bytes of SQLite's smallest write (sqlite.org, "Database File Format", 1.3.2)."""
-_NAME_OF_A_FILE = re.compile(r"[\w./-]{1,200}\.(?:pem|key|txt)")
-_WORDS_OF_A_NAME = re.compile(r"[a-z./_-]{1,200}")
-_WORD_OF_A_SECRET = re.compile(r"(?:secret|token|key|webhook)s?(?:[._/-]|\Z)")
+_PLAINLY_A_NAME = re.compile(r"[\w./-]{1,200}\.(?:pem|key|txt)")
+"""`github-app.pem`, and no secret. `my-secret-token` may be the name of a file, or the secret itself."""
 _SQLITE_MAGIC = b"SQLite format 3\0"
 """The first bytes of every database that is not empty (sqlite.org, "Database File Format", 1.2)."""
 
@@ -32,7 +31,7 @@ def check_files(configuration: Configuration, *, try_store: bool) -> Iterator[Pr
         if reason is not None:
             what, fix = reason
             hidden = isinstance(name, SecretFileName) and not (
-                _exists(configuration.file(name)) or _is_plainly_a_name(name)
+                _exists(configuration.file(name)) or _PLAINLY_A_NAME.fullmatch(name)
             )
             if hidden:
                 fix += "; if this is the secret itself, write it to a file and name the file"
@@ -58,16 +57,6 @@ def _empty_store(configuration: Configuration) -> Iterator[Problem]:
         what = f"{show(configuration.settings.store)} is an empty file, which counts as a new store"
         fix = "if you copied it from a backup, copy it again"
         yield configuration.warning(("store",), what, fix)
-
-
-def _is_plainly_a_name(name: str) -> bool:
-    """Return True for `github-app.pem` and `secrets/webhook`. Other text may be the secret itself."""
-    if _WORDS_OF_A_NAME.fullmatch(name) is not None:
-        return (
-            _WORD_OF_A_SECRET.search(name) is not None
-            or _NAME_OF_A_FILE.fullmatch(name) is not None
-        )
-    return _NAME_OF_A_FILE.fullmatch(name) is not None
 
 
 def _exists(file: Path) -> bool:

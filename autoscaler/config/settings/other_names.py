@@ -19,7 +19,6 @@ class OtherName(NamedTuple):
 
 
 _READY = "write idle: {min: NUMBER}: so many machines wait ready for jobs"
-_MOST = "write max_machines"
 _TYPES = "write instance_types in an entry of on, such as instance_types: [g5.xlarge]"
 _IMAGE = 'write image: {name: "NAME-*", owner: self}: images are found by their names'
 _CAPACITY = "write capacity: [spot, on-demand] in an entry of on"
@@ -27,7 +26,6 @@ _GPUS = "write accelerator: {vendor: nvidia, count: NUMBER}"
 _GROUP = "write runner_group in an entry of github.scopes"
 _RESOURCES = 'the instance type decides; for a pod write resources: {cpu: "4"} below on[].pod'
 _SCRIPT = "write boot_script_file with the name of a script"
-_ZONE = "remove it: the subnets of the provider decide the zone"
 _ARC = "write the organization or repository in github.scopes, and the pod below on[].pod"
 _TIMEOUT = "write idle: {timeout: 10m}: so long a machine without a job stays"
 _BOOT = "write deadlines: {boot: 15m}"
@@ -40,31 +38,37 @@ _ENTERPRISE = (
 )
 
 
-def table(*rows: tuple[str, str, str]) -> Mapping[str, OtherName]:
-    """Return a table of rows with names, the fix, and the key that they stand for."""
+Row = tuple[str, str] | tuple[str, str, str]
+"""Names with the fields of their `OtherName`."""
+
+
+def renamed(names: str, key: str) -> Row:
+    """Return the row of names that stand for a key with a value of the same form."""
+    return names, f"write {key}", key
+
+
+def table(*rows: Row) -> Mapping[str, OtherName]:
+    """Return a table of rows."""
     return MappingProxyType(
-        {name: OtherName(fix, means) for names, fix, means in rows for name in names.split()}
+        {name: OtherName(*fields) for names, *fields in rows for name in names.split()}
     )
 
 
+_ZONES = (
+    "zone zones availabilityzone availabilityzones az",
+    "remove it: the subnets of the provider decide the zone",
+)
+
 FILE = table(
-    (
-        "runnertypes",
-        "this is a scale-config.yml: convert it with autoscaler import",
-        "",
-    ),
-    ("apiversion kind metadata spec", "remove it: fleet.yaml is no manifest of Kubernetes", ""),
-    ("runners pools runnerpools runnerscalesets nodepools", "write skus", "skus"),
+    ("runnertypes", "this is a scale-config.yml: convert it with autoscaler import"),
+    ("apiversion kind metadata spec", "remove it: fleet.yaml is no manifest of Kubernetes"),
+    renamed("runners pools runnerpools runnerscalesets nodepools", "skus"),
     ("database db storage", "write store: sqlite:///state.db", "store"),
     ("aws ec2 kubernetes k8s clouds", "write it below providers.NAME", "providers"),
-    ("organizations orgs repositories", "write github: {scopes: [{org: NAME}]}", ""),
-    ("version", "remove it", ""),
-    (
-        "githubapp app",
-        "write github: {apps: [{id: NUMBER, private_key_file: FILE}]}",
-        "",
-    ),
-    ("url host port address", "write server: {listen: HOST:PORT, public_url: URL}", ""),
+    ("organizations orgs repositories", "write github: {scopes: [{org: NAME}]}"),
+    ("version", "remove it"),
+    ("githubapp app", "write github: {apps: [{id: NUMBER, private_key_file: FILE}]}"),
+    ("url host port address", "write server: {listen: HOST:PORT, public_url: URL}"),
 )
 
 GITHUB = table(
@@ -76,11 +80,10 @@ GITHUB = table(
     (
         "token pat githubtoken personalaccesstoken",
         "remove it: the controller uses a GitHub App: apps: [{id: NUMBER, private_key_file: FILE}]",
-        "",
     ),
-    ("url baseurl githuburl enterpriseurl ghesurl", "write api_url: https://HOST/api/v3", ""),
+    ("url baseurl githuburl enterpriseurl ghesurl", "write api_url: https://HOST/api/v3"),
     ("organizations orgs repositories", "write scopes: [{org: NAME}]", "scopes"),
-    ("enterprise", _ENTERPRISE, ""),
+    ("enterprise", _ENTERPRISE),
     (
         "webhooksecret secret",
         "write the secret to a file, and webhook_secret_file with its name",
@@ -89,7 +92,7 @@ GITHUB = table(
 )
 
 APP = table(
-    ("appid applicationid", "write id", "id"),
+    renamed("appid applicationid", "id"),
     (
         "clientid",
         "write id with the App ID, a number on the same page of the App's settings",
@@ -100,12 +103,12 @@ APP = table(
         "write the key to a file, and private_key_file with its name",
         "private_key_file",
     ),
-    ("installationid", "remove it: the controller finds the App's installation by the scope", ""),
-    ("pem keyfile keypath privatekeypath", "write private_key_file", "private_key_file"),
+    ("installationid", "remove it: the controller finds the App's installation by the scope"),
+    renamed("pem keyfile keypath privatekeypath", "private_key_file"),
 )
 
 SCOPE = table(
-    ("organization organisation orgname owner login", "write org", "org"),
+    renamed("organization organisation orgname owner login", "org"),
     ("repository reponame", "write repo: OWNER/NAME", "repo"),
     (
         "user username",
@@ -113,65 +116,61 @@ SCOPE = table(
         "repo",
     ),
     ("enterprise", _ENTERPRISE, "org"),
-    ("group", "write runner_group", ""),
+    ("group", "write runner_group"),
 )
 
 SERVER = table(
     ("host port address bind bindaddress", "write listen: HOST:PORT", "listen"),
-    ("url baseurl externalurl hostname domain controllerurl", "write public_url", "public_url"),
+    renamed("url baseurl externalurl hostname domain controllerurl", "public_url"),
     (
         "cert certificate sslcert tlscert key sslkey tlskey",
         "write tls: {certificate_file: FILE, key_file: FILE}",
-        "",
     ),
-    ("webhookport webhookaddress", "write webhook_listen: HOST:PORT", ""),
+    ("webhookport webhookaddress", "write webhook_listen: HOST:PORT"),
 )
 
 LIMITS = table(
-    ("max maxrunners maxinstances instances runners", "write machines", ""),
-    ("dollars budget cost costperhour usdperhour", "write dollars_per_hour", ""),
+    ("max maxrunners maxinstances instances runners", "write machines"),
+    ("dollars budget cost costperhour usdperhour", "write dollars_per_hour"),
     (
         "dollarsperday dollarspermonth usdperday usdpermonth monthlybudget",
         "write dollars_per_hour, the most that all machines may cost in one hour",
-        "",
     ),
-    ("vcpus cpus", "write quotas below providers.NAME.ec2, such as quotas: {G and VT: 64}", ""),
+    ("vcpus cpus", "write quotas below providers.NAME.ec2, such as quotas: {G and VT: 64}"),
 )
 
 PROVIDER = table(
-    ("type cloud", "write ec2 or kubernetes below it, with the provider's keys below that", ""),
-    ("aws", "write ec2", "ec2"),
-    ("k8s eks gke cluster", "write kubernetes", "kubernetes"),
+    ("type cloud", "write ec2 or kubernetes below it, with the provider's keys below that"),
+    renamed("aws", "ec2"),
+    renamed("k8s eks gke cluster", "kubernetes"),
 )
 
 SKU = table(
     (
         "min minrunners minidlerunners minreplicas minsize minavailable minimum warm warmpool poolsize",
         _READY,
-        "",
     ),
-    (
+    renamed(
         "max maxrunners maxreplicas maxsize maxavailable maxcount maximum limit limits machines "
         "runnersmaximumcount maxinstances",
-        _MOST,
         "max_machines",
     ),
-    ("replicas count desired size", _DEPENDS, ""),
+    ("replicas count desired size", _DEPENDS),
     ("gpu gpus gpucount acceleratorcount gpuvendor", _GPUS, "accelerator"),
-    ("spot capacitytype purchaseoption instancetargetcapacitytype marketoptions", _CAPACITY, ""),
+    ("spot capacitytype purchaseoption instancetargetcapacitytype marketoptions", _CAPACITY),
     ("instancetype machinetype instanceclass instance family flavor flavour types", _TYPES, "on"),
     ("ami amiid amifilter imageid imagename imageowner amiowners", _IMAGE, "image"),
-    ("runnergroup runnergroupname group", _GROUP, ""),
+    ("runnergroup runnergroupname group", _GROUP),
     (
         "labelsmatch labelmatchers matchlabels runson runnerlabels runnerextralabels extralabels",
         "write labels: the name of the SKU is a label already",
         "labels",
     ),
     ("disksize disk volumesize diskgib rootdisk", "write disk_gb, in GiB", "disk_gb"),
-    ("ephemeral isephemeral enableephemeralrunners nonephemeral", _EPHEMERAL, ""),
-    ("cpu cpus vcpu vcpus ram memory memorygb resources", _RESOURCES, ""),
-    ("name", "remove it: its key below skus is the name of a SKU", ""),
-    ("runnerconfig matcherconfig config", "write its keys directly below the name of the SKU", ""),
+    ("ephemeral isephemeral enableephemeralrunners nonephemeral", _EPHEMERAL),
+    ("cpu cpus vcpu vcpus ram memory memorygb resources", _RESOURCES),
+    ("name", "remove it: its key below skus is the name of a SKU"),
+    ("runnerconfig matcherconfig config", "write its keys directly below the name of the SKU"),
     (
         "idleconfig scheduledoverrides scaledownscheduleexpression",
         'write idle: {schedule: [{cron: "0 7 * * 1-5", for: 3h, min: NUMBER}]}',
@@ -180,9 +179,8 @@ SKU = table(
     (
         "delaywebhookevent runnerprefix runnernameprefix prefix",
         "remove it: there is no such setting, and no need for it",
-        "",
     ),
-    ("zone zones availabilityzone availabilityzones az", _ZONE, ""),
+    _ZONES,
     (
         "userdata bootstrapscript preinstall postinstall startupscript script template",
         _SCRIPT,
@@ -191,32 +189,25 @@ SKU = table(
     (
         "keyname sshkey ssh keypair",
         "remove it: machines get no SSH key; a script in boot_script_file can add one",
-        "",
     ),
-    (
-        "enabled disabled",
-        "remove it, or write max_machines: 0 for a SKU without machines",
-        "",
-    ),
-    ("boottimeout startuptimeout runnerbootstraptimeout", _BOOT, ""),
+    ("enabled disabled", "remove it, or write max_machines: 0 for a SKU without machines"),
+    ("boottimeout startuptimeout runnerbootstraptimeout", _BOOT),
     (
         "idletimeout scaledowndelay minimumrunningtimeinminutes scaledowndelaysecondsafterscaleout ttl",
         _TIMEOUT,
-        "",
     ),
-    ("maxlifetime jobtimeout maxruntime expireafter", "write lifetime", "lifetime"),
-    ("public", "write access: {public_repositories: false}", ""),
+    renamed("maxlifetime jobtimeout maxruntime expireafter", "lifetime"),
+    ("public", "write access: {public_repositories: false}"),
     (
         "env environment environmentvariables",
         "remove it: set variables in the workflow, or in the image",
-        "",
     ),
     ("ostype operatingsystem platform", "write os: linux or os: windows", "os"),
     ("osarch architecture cpuarch cpuarchitecture", "write arch: x64 or arch: arm64", "arch"),
-    ("githubconfigurl githubconfigsecret scaletargetref runnerscalesetname", _ARC, ""),
-    ("iaminstanceprofile", "write instance_profile below providers.NAME.ec2", ""),
-    ("vpc vpcid subnet subnetid subnetids", "write subnets below providers.NAME.ec2", ""),
-    ("securitygroup securitygroupids", "write security_groups below providers.NAME.ec2", ""),
+    ("githubconfigurl githubconfigsecret scaletargetref runnerscalesetname", _ARC),
+    ("iaminstanceprofile", "write instance_profile below providers.NAME.ec2"),
+    ("vpc vpcid subnet subnetid subnetids", "write subnets below providers.NAME.ec2"),
+    ("securitygroup securitygroupids", "write security_groups below providers.NAME.ec2"),
 )
 
 LAUNCH_OPTION = table(
@@ -226,13 +217,12 @@ LAUNCH_OPTION = table(
     (
         "image ami amiid imageid",
         'write image: {name: "NAME-*"} in the SKU; for a pod write image below pod',
-        "",
     ),
-    ("min max count replicas", f"{_DEPENDS}, in the SKU", ""),
-    ("zone zones availabilityzone availabilityzones az", _ZONE, ""),
-    ("weight priority", "remove it: the order of the entries of on is that of preference", ""),
-    ("cpu memory resources", 'write resources: {cpu: "4", memory: 16Gi} below pod', ""),
-    ("gpu gpus gpucount", f"{_GPUS} in the SKU", ""),
+    ("min max count replicas", f"{_DEPENDS}, in the SKU"),
+    _ZONES,
+    ("weight priority", "remove it: the order of the entries of on is that of preference"),
+    ("cpu memory resources", 'write resources: {cpu: "4", memory: 16Gi} below pod'),
+    ("gpu gpus gpucount", f"{_GPUS} in the SKU"),
 )
 
 IMAGE = table(
@@ -241,21 +231,21 @@ IMAGE = table(
         "write name: images are found by their names, such as gpu-*, and the newest one is used",
         "name",
     ),
-    ("owners ownerid ownerids account", "write owner", ""),
+    ("owners ownerid ownerids account", "write owner"),
 )
 
 ACCELERATOR = table(
     ("type kind manufacturer", "write vendor: nvidia or vendor: amd", "vendor"),
-    ("number gpus gpu", "write count", "count"),
-    ("model name product", 'write models, such as models: ["NVIDIA A10G"]', ""),
-    ("memory vram memorygib", "write memory_gb, in GiB", ""),
-    ("driver", "write driver_version, or driver in the SKU", ""),
+    renamed("number gpus gpu", "count"),
+    ("model name product", 'write models, such as models: ["NVIDIA A10G"]'),
+    ("memory vram memorygib", "write memory_gb, in GiB"),
+    ("driver", "write driver_version, or driver in the SKU"),
 )
 
 IDLE = table(
-    ("max maxmachines", "write max_machines in the SKU", ""),
-    ("minimum size count replicas machines", "write min", ""),
-    ("cron schedules", 'write schedule: [{cron: "0 7 * * 1-5", for: 3h, min: NUMBER}]', ""),
+    ("max maxmachines", "write max_machines in the SKU"),
+    ("minimum size count replicas machines", "write min"),
+    ("cron schedules", 'write schedule: [{cron: "0 7 * * 1-5", for: 3h, min: NUMBER}]'),
 )
 
 WORDS: Mapping[str, str] = MappingProxyType(

@@ -9,18 +9,13 @@ EC2 = table(
         "write security_groups: [sg-...]",
         "security_groups",
     ),
-    ("iaminstanceprofile instanceprofilename role rolename", "write instance_profile", ""),
+    ("iaminstanceprofile instanceprofilename role rolename", "write instance_profile"),
     (
         "accesskey accesskeyid awsaccesskeyid secretkey secretaccesskey awssecretaccesskey profile credentials",
         "remove it: the AWS SDK finds credentials in the environment, its files or the host's role",
-        "",
     ),
-    ("vpc vpcid", "remove it: the subnets decide the VPC", ""),
-    (
-        "zone zones availabilityzone availabilityzones az",
-        "remove it: the subnets decide the zone",
-        "",
-    ),
-    ("keyname sshkey keypair", "remove it: machines get no SSH key", ""),
-    ("endpoint endpointurl", "set AWS_ENDPOINT_URL in the environment of the controller", ""),
+    ("vpc vpcid", "remove it: the subnets decide the VPC"),
+    ("zone zones availabilityzone availabilityzones az", "remove it: the subnets decide the zone"),
+    ("keyname sshkey keypair", "remove it: machines get no SSH key"),
+    ("endpoint endpointurl", "set AWS_ENDPOINT_URL in the environment of the controller"),
 )

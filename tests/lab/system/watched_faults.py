@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from autoscaler.model.reasons.table import FaultCode, cause_of
 from lab.ec2.moto import MotoProcess
 from tests.lab.system.loaded_lab import LoadedLab, Reading, Settings, loaded
 from tests.lab.system.planted_faults import FAULTS, PlantedFault
@@ -18,6 +19,9 @@ READ_EVERY = 0.5
 """Real seconds between two readings of the first page."""
 
 DISK_MB = 24
+
+OF_THE_HOST = tuple(cause_of(code) for code in (FaultCode.STORE_SLOW, FaultCode.CONTROLLER_SLOW))
+"""Causes that a busy host has by itself: they follow from no planted fault."""
 
 RECOVERED = re.compile(r"recovered|has ended", re.IGNORECASE)
 """The words of a fault that is over."""
@@ -51,13 +55,15 @@ class Watch:
 
     `before` are the metrics before that. `others` are entries of the page that name none of the faults, by
     their causes: the first text of each. `after` are those that were first seen after the end of the faults.
-    `clear` is when the page showed none. `events` counts the events in the log meanwhile.
+    `of_host` are those that are true of a busy host, and say nothing about the planted faults. `clear` is when
+    the page showed none. `events` counts the events in the log meanwhile.
     """
 
     sightings: list[Sighting]
     before: dict[str, float]
     others: dict[str, str] = field(default_factory=dict)
     after: dict[str, str] = field(default_factory=dict)
+    of_host: dict[str, str] = field(default_factory=dict)
     clear: float | None = None
     events: dict[str, int] = field(default_factory=dict)
 
@@ -181,9 +187,15 @@ def note(seen: Watch, reading: Reading) -> None:
         _note_words(one, fault, about, texts, reading.at)
     for text in texts:
         if text not in mine:
-            (seen.after if lifted else seen.others).setdefault(_heading(text), text)
+            others = seen.after if lifted else seen.others
+            (seen.of_host if is_of_host(text) else others).setdefault(_heading(text), text)
     if lifted and not texts and seen.clear is None:
         seen.clear = reading.at
+
+
+def is_of_host(text: str) -> bool:
+    """Return True if an entry of the page is about the host on which the laboratory runs."""
+    return text.startswith(OF_THE_HOST)
 
 
 def _note_words(
