@@ -26,6 +26,10 @@ class Connection(Protocol):
         A table `by_key` has no other order of rows than its primary key.
         """
 
+    @property
+    def clock(self) -> str:
+        """An expression for the time by the database's own clock, in Unix seconds."""
+
     def tables(self) -> frozenset[str]:
         """Return the names of all tables."""
 

@@ -55,10 +55,13 @@ USAGE: Final = Table(
 )
 """What the time of machines bought: one row for each day and key, of about 100 bytes (see `Usage`)."""
 
+LEASE: Final = Table("lease", ("name", "holder", "epoch", "expires"))
+"""The process that uses a PostgreSQL database (see `lease`)."""
+
 META: Final = Table("meta", ("key", "value"))
 """Single values: the version of the schema, the heartbeat, the installation IDs."""
 
 TABLES: Final = (
     *(JOBS, LAUNCH_REQUESTS, MACHINES, RUNNERS, RERUNS),
-    *(INBOX, HISTORY, COOLDOWNS, READINGS, USAGE, META),
+    *(INBOX, HISTORY, COOLDOWNS, READINGS, USAGE, LEASE, META),
 )

@@ -139,6 +139,8 @@ def test_all_errors_are_reported_at_once_in_the_order_of_the_file(folder: Folder
     [
         ("sqlite:///state.db", "postgresql://u:hunter2@db/x"),
         ("sqlite:///state.db", "postgresql://u@db/x?password=hunter2"),
+        ("sqlite:///state.db", "postgresql://u@db/x?PASSWORD=hunter2"),
+        ("sqlite:///state.db", "postgresql://u@db/x?password_file=hunter2"),
         ("http://127.0.0.1:8443", "https://u:hunter2@f.example"),
         ("webhook_secret_file: secret", "webhook_secret_file: hunter2"),
         ("webhook_secret_file: secret", "webhook_secret: hunter2"),

@@ -15,6 +15,7 @@ from autoscaler.model.jobs.job import Admission, Job, JobState
 from autoscaler.model.machines.machine import Machine
 from autoscaler.store.codec import CorruptRecordError, decode, encode
 from autoscaler.store.database import Connection
+from autoscaler.store.migrations import MIGRATIONS
 from autoscaler.store.schema import migrate
 from autoscaler.store.sqlite.connection import SqliteConnection
 from autoscaler.store.statements import read_rows_of
@@ -28,8 +29,13 @@ SCHEMA_DIGESTS = {
     "0004": "88fa04294456b723",
     "0005": "9ab5a586034758ba",
     "0006": "d80bbe0c10219bf5",
+    "0007": "3ed0230067bc4207",
 }
 """Digests of all columns, keys and indexes after each migration, by version."""
+
+
+def test_each_migration_is_pinned() -> None:
+    assert set(SCHEMA_DIGESTS) == set(MIGRATIONS)
 
 
 @pytest.fixture

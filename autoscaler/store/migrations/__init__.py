@@ -14,6 +14,7 @@ from autoscaler.store.migrations import (
     v0004_hosts,
     v0005_provider_errors,
     v0006_usage,
+    v0007_lease,
 )
 
 MIGRATIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -23,5 +24,6 @@ MIGRATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "0004": v0004_hosts.STATEMENTS,
     "0005": v0005_provider_errors.STATEMENTS,
     "0006": v0006_usage.STATEMENTS,
+    "0007": v0007_lease.STATEMENTS,
 }
 """The statements of each version, in the order of the versions. Types are `Connection.types`, as `$text`."""

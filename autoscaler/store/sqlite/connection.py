@@ -46,6 +46,7 @@ WHERE body_sha256 IN (SELECT substr(?2, key * 32 + 1, 32) FROM json_each(?1))
 class SqliteConnection:
     """The `Connection` of a SQLite database."""
 
+    clock = "((julianday('now') - 2440587.5) * 86400.0)"
     types: ClassVar[Mapping[str, str]] = {
         "serial": "INTEGER",  # An INTEGER that is the primary key numbers the rows.
         "number": "INTEGER",
