@@ -57,7 +57,7 @@ class Address:
         Raises: psycopg.Error, and StoreError for an unreadable password file.
         """
         return psycopg.connect(
-            make_conninfo(**self.parameters()),
+            make_conninfo("", **self.parameters()),
             autocommit=True,
             # PgBouncer may pass each transaction to another session, which does not know prepared statements.
             prepare_threshold=None,
