@@ -260,13 +260,13 @@ def test_check_prints_warnings_beside_errors(example: Path) -> None:
     edit(example, "    os: windows", "    labels: [linux.rocm.gpu.2]\n    os: windows")
     of_all = [line for line in run("check", example).stderr.splitlines() if ": warning: " in line]
     assert len(of_all) == 3
-    edit(example, "region: us-east-1 ", "region: us-esat-1 ")
+    edit(example, "[g4dn.xlarge]", "[g4dn.xlrage]")
     for result in (run("check", example), run("serve", "-c", example)):
         lines = result.stderr.splitlines()
         assert (result.exit_code, result.stdout) == (2, "")
         assert [line for line in lines if ": warning: " in line] == of_all
         assert [line.split(": ")[1] for line in lines if line not in of_all] == [
-            "providers.us-east-1.ec2.region"
+            'skus."windows.g4dn.xlarge".on[0].instance_types[0]'
         ]
         assert lines == sorted(lines, key=lambda line: int(line.split(":")[1]))
     # A warning about a wrong key would be noise, and some need a file of the right form.
