@@ -276,6 +276,7 @@ def test_check_prints_warnings_beside_errors(example: Path) -> None:
     assert [line.partition(": ")[2].partition(":")[0] for line in lines] == [
         "warning",
         "server.tls.certificate_file",
+        'skus."windows.g4dn.xlarge".on[0].instance_types[0]',
         'skus."windows.g4dn.xlarge".os',
     ]
 
