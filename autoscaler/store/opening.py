@@ -7,6 +7,8 @@ libpq's.
 from pathlib import Path
 
 from autoscaler.controller.ports.store import Store, StoreError
+from autoscaler.store.database import Database
+from autoscaler.store.sqlite.file import SqliteFile
 from autoscaler.store.sqlite.store import SqliteStore
 from autoscaler.store.sqlite.upkeep import SqliteUpkeep
 
@@ -25,6 +27,22 @@ async def open_store(url: str) -> Store:
 
         return await PostgresqlStore.open(url)
     return await SqliteStore.open(_sqlite_path(url))
+
+
+def open_database(url: str, *, new: bool = True) -> Database:
+    """Open the database that `url` names, for this thread. `new`: create the file if there is none.
+
+    Raises: StoreError, without the URL's password.
+    """
+    if url.startswith(_POSTGRESQL):
+        from autoscaler.store.postgresql.address import Address
+        from autoscaler.store.postgresql.database import PostgresqlDatabase
+
+        return PostgresqlDatabase(Address.parse(url))
+    path = _sqlite_path(url)
+    if not new and not path.exists():
+        raise StoreError(f"{path}: there is no such file")
+    return SqliteFile(path)
 
 
 def open_upkeep(url: str) -> SqliteUpkeep:

@@ -14,7 +14,7 @@ from autoscaler.store.tables import META
 NEWEST_SCHEMA = max(MIGRATIONS)
 """The schema that this version writes."""
 
-_VERSION = "schema"
+VERSION = "schema"
 """The key of the version in `meta`."""
 
 _ALEMBIC = "alembic_version"
@@ -37,7 +37,7 @@ def migrate(connection: Connection, until: str = NEWEST_SCHEMA) -> None:
     if _ALEMBIC in connection.tables():
         connection.write(f"DROP TABLE {_ALEMBIC}")
     if read_schema(connection) != until:
-        connection.upsert(META, [{"key": _VERSION, "value": until}])
+        connection.upsert(META, [{"key": VERSION, "value": until}])
 
 
 def read_schema(connection: Connection) -> str | None:
@@ -48,7 +48,7 @@ def read_schema(connection: Connection) -> str | None:
     if _ALEMBIC in tables:
         found = connection.read(f"SELECT version_num FROM {_ALEMBIC}")  # noqa: S608 - a constant
     else:
-        found = connection.read("SELECT value FROM meta WHERE key = :key", key=_VERSION)
+        found = connection.read("SELECT value FROM meta WHERE key = :key", key=VERSION)
     return str(found[0][0]) if found else None
 
 
