@@ -23,7 +23,7 @@ def demo(
         typer.Option(
             min=1,
             max=100_000,
-            help="How many times faster than real time lab time runs; default: 80.",
+            help="How many times faster than real time lab time runs; default: 80, less on a busy host.",
         ),
     ] = None,
     lose_job: Annotated[
@@ -73,14 +73,14 @@ def demo(
     # The imports take seconds on a busy host.
     typer.echo("Loading the laboratory ...")
     sys.stdout.flush()
-    from lab.demo import DEFAULT_SCALE, DemoOptions
+    from lab.demo import DemoOptions
     from lab.demo import main as run
     from lab.machine_steps import read_steps
     from lab.verdict import Fault
 
     fault = Fault.LOST_JOB if lose_job else Fault.LEAKED_MACHINE if leak_machine else None
     options = DemoOptions(
-        scale=DEFAULT_SCALE if scale is None else scale,
+        scale=scale,
         fault=fault,
         push=push,
         keep=keep,

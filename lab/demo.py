@@ -26,6 +26,7 @@ from lab.kubernetes.processes import ProgramFailedError
 from lab.kubernetes.programs import ProgramMissingError
 from lab.laboratory import Laboratory
 from lab.live import screen
+from lab.pace import slowness
 from lab.push import Push, PushError, read_example, read_push
 from lab.push_fleet import lab_fleet
 from lab.report import (
@@ -40,7 +41,10 @@ from lab.waiting import explain_oldest, print_reasons
 from lab.watch import Ending, Patience, Watch
 
 DEFAULT_SCALE = 80.0
-"""Lab seconds per real second. Two busy cores keep up, and the built-in push takes 90 s."""
+"""Lab seconds per real second. Two cores that are otherwise free keep up, and the built-in push takes 90 s."""
+
+LEAST_SCALE = 8.0
+"""The scale on the busiest host: the built-in push takes a quarter of an hour."""
 
 FAILED = 1
 UNUSABLE = 2
@@ -55,14 +59,15 @@ _TICK = 0.25
 class DemoOptions:
     """Options of one replay.
 
-    `scale` is lab seconds per real second. `push` is the push file; None is the built-in push.
+    `scale` is lab seconds per real second; None is what this host keeps up with. `push` is the push file;
+    None is the built-in push.
     `fault` is an error that the lab makes on purpose; the demo passes if it reports that error.
     `keep` is a folder that receives the controller's log, configuration, store and metrics, and the
     number of calls. `kubernetes` replays also the jobs that can run on pods. `stay` keeps everything up after
     the push until Ctrl-C, to look at the console.
     """
 
-    scale: float = DEFAULT_SCALE
+    scale: float | None = None
     fault: Fault | None = None
     push: Path | None = None
     keep: Path | None = None
@@ -79,6 +84,11 @@ _FAULTS: Mapping[Fault | None, tuple[str, ...]] = {
         "On purpose, EC2 does not terminate one machine. The demo passes if it reports that.",
     ),
 }
+
+
+def fitting_scale(slowness: float) -> float:
+    """Return the scale for a host of this slowness: that it is busy must not look like a delay in lab time."""
+    return max(LEAST_SCALE, DEFAULT_SCALE / slowness)
 
 
 class _CannotStartError(Exception):
@@ -147,6 +157,7 @@ class _Demo:
         self._price_of = price_of
         self._steps_of = steps_of
         self._options = options
+        self._scale = fitting_scale(slowness()) if options.scale is None else options.scale
         self._console = console
         self._stopped_by: signal.Signals | None = None
         self._staying: asyncio.Event | None = None
@@ -155,7 +166,7 @@ class _Demo:
     async def run(self) -> int:
         """Replay the push, remove everything, and return the exit status."""
         self._introduce()
-        fleet = lab_fleet(self._push, self._options.scale)
+        fleet = lab_fleet(self._push, self._scale)
         lab = Laboratory(fleet, report=lambda what: self._stage(f"starting {what}"))
         # A signal cancels the replay but never the removal of the lab.
         async with AsyncExitStack() as stack:
@@ -279,7 +290,7 @@ class _Demo:
         windows = sum(counts[name] for name, sku in push.skus.items() if sku.os.value == "windows")
         lines = [
             f"Replaying {push.about}:",
-            f"{counted(push.count, 'job')}. Lab time runs {self._options.scale:g} times as fast as real time.",
+            f"{counted(push.count, 'job')}. Lab time runs {self._scale:.3g} times as fast as real time.",
             "Machines boot at this host's speed, so waits look longer than on EC2.",
             *_FAULTS.get(self._options.fault, ()),
             "The controller and the agent on each machine are the real programs.",

@@ -170,6 +170,7 @@ PREVIEW: Answer = {
             {"count": 4, "sku": "gpu", "code": "max_machines", "message": "the limit is reached"}
         ],
         "without_sku": 1,
+        "exceeded": ["limits.machines is 5, and the fleet has 11 machines"],
         "dollars_before": 1000,
         "dollars_after": 1150.5,
     },
@@ -339,7 +340,7 @@ EVENT = EXPLAINED["next_event"]
     [
         (ENDED, "It ended at 2023-11-14 22:13:20Z: success on machine c0."),
         (ENDED | {"completed_at": None, "machine": None}, "It ended: success."),
-        (STARTED, "It runs since 2023-11-14 22:13:20Z on machine c0."),
+        (STARTED, "It has run since 2023-11-14 22:13:20Z on machine c0."),
         (STARTED | {"started_at": None, "machine": None}, "It runs."),
         ({"state": "pending"}, "GitHub reports it as pending, so it does not need a machine yet."),
     ],

@@ -26,10 +26,10 @@ from autoscaler.views.overview import Overview
 from autoscaler.views.quotas import QuotaView
 from autoscaler.views.status import SkuView, StatusView
 
-MOST_FAULTS = 5
-"""Faults that the first page shows at once. The others are one click away."""
+MOST_FAULTS = 3
+"""Faults that the first page shows at once, for a phone. The others are one click away."""
 
-MOST_SKUS = 5
+MOST_SKUS = 3
 """SKUs with waiting jobs, and SKUs with machines, that the first page shows at once, for a phone."""
 
 

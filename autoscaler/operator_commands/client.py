@@ -7,13 +7,14 @@ import json
 import ssl
 import urllib.error
 import urllib.request
+from functools import partial
 from http.client import HTTPException, HTTPMessage
 from typing import IO, Any
 from urllib.parse import quote, urlencode
 
 from autoscaler.model.identifiers import Seconds
 from autoscaler.operator_commands.endpoint import Endpoint
-from autoscaler.operator_commands.waiting import waiting_for
+from autoscaler.operator_commands.waiting import interruptible, waiting_for
 
 PATIENCE: Seconds = 60.0
 """The controller lists the runners of every scope at GitHub before it terminates a machine."""
@@ -94,11 +95,8 @@ class OperatorClient:
             method=method,
         )
         try:
-            with (
-                waiting_for(f"{self._url}, at most {PATIENCE:.0f} s"),
-                self._opener.open(request, timeout=PATIENCE) as answer,
-            ):
-                return _object(answer.read(MAX_ANSWER_BYTES))
+            with waiting_for(f"{self._url}, at most {PATIENCE:.0f} s"):
+                return interruptible(partial(self._answer, request))
         except urllib.error.HTTPError as error:
             with error:
                 raise OperatorRequestFailedError(self._refusal(error)) from None
@@ -107,6 +105,11 @@ class OperatorClient:
             raise OperatorRequestFailedError(
                 f"{self._url} does not answer: {reason}; {_advice(reason)}"
             ) from None
+
+    def _answer(self, request: urllib.request.Request) -> dict[str, Any]:
+        """Return the JSON object that answers a request. Raises: OSError, HTTPException, ValueError."""
+        with self._opener.open(request, timeout=PATIENCE) as answer:
+            return _object(answer.read(MAX_ANSWER_BYTES))
 
     def _refusal(self, error: urllib.error.HTTPError) -> str:
         try:

@@ -73,7 +73,7 @@ def _print_csv(found: Answer, keys: list[str]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([row[column] for column in columns] for row in found["rows"])
-    _print_left_out(found)
+    _print_omitted(found)
 
 
 def _print_table(found: Answer, keys: list[str]) -> None:
@@ -102,7 +102,7 @@ def _print_table(found: Answer, keys: list[str]) -> None:
         long=(),
     )
     typer.echo(f"since {found['since']} in UTC", err=True)
-    _print_left_out(found)
+    _print_omitted(found)
 
 
 def _cells(row: Answer, names: list[str]) -> list[str]:
@@ -114,6 +114,6 @@ def _cells(row: Answer, names: list[str]) -> list[str]:
     ]
 
 
-def _print_left_out(found: Answer) -> None:
-    if found["left_out"]:
-        typer.echo(f"{found['left_out']:,} cheaper rows are left out", err=True)
+def _print_omitted(found: Answer) -> None:
+    if found["omitted"]:
+        typer.echo(f"{found['omitted']:,} cheaper rows are omitted", err=True)

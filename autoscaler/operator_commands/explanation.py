@@ -67,7 +67,7 @@ def _progress(job: Answer) -> list[str]:
         return [f"It ended{f' at {ended}' if ended else ''}: {plain(job['conclusion'])}{where}."]
     if job["state"] == "in_progress":
         since = moment(job["started_at"])
-        return [f"It runs{f' since {since}' if since else ''}{where}."]
+        return [f"It {f'has run since {since}' if since else 'runs'}{where}."]
     return [f"GitHub reports it as {plain(job['state'])}, so it does not need a machine yet."]
 
 

@@ -231,6 +231,8 @@ def print_preview(found: Answer) -> None:
         print_line(f"a reload would refuse this now: {plain(problem)}")
     if not found["changed"]:
         print_line("no changed key affects this plan")
+    for limit in seen["exceeded"]:
+        print_line(f"{plain(limit)}: none is launched until enough of them have ended")
     _print_launches(seen["launches"])
     _print_terminations(seen["terminations"], seen["terminated"])
     if seen["waiting"]:

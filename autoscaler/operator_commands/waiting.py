@@ -1,11 +1,15 @@
-"""Says what a command waits for, so that an operator does not take it for stuck."""
+"""Says what a command waits for, so that an operator does not take it for stuck, and lets Ctrl-C end it."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from threading import Timer
+from threading import Thread, Timer
+from typing import TypeVar
 
 import typer
+
+_Result = TypeVar("_Result")
 
 _SILENT = 1.0
 """Seconds after which the line is printed."""
@@ -27,3 +31,22 @@ def waiting_for(what: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+def interruptible(work: Callable[[], _Result]) -> _Result:
+    """Return what `work` returns, or raise what it raises. Ctrl-C ends the wait at once.
+
+    Python raises KeyboardInterrupt only after a call of the C library has returned. A look-up of a name returns
+    when no name server has answered for seconds.
+    """
+    outcome: Future[_Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - the main thread raises it
+            outcome.set_exception(error)
+
+    # In a thread of its own. A daemon: the end of the process does not wait for it.
+    Thread(target=run, daemon=True).start()
+    return outcome.result()

@@ -1,6 +1,6 @@
 """What a changed catalogue would launch, terminate and leave waiting now. Changes nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from autoscaler.ledger.records.state import LedgerState
@@ -8,6 +8,8 @@ from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.plan import Launch, Plan, Terminate
+from autoscaler.model.wording import counted
+from autoscaler.planner.placement import ROUNDING
 
 MAX_TERMINATIONS = 250
 """Maximum number of terminations that a preview names. `terminated` counts all."""
@@ -51,8 +53,9 @@ class Preview:
     """What the planner would do with the changed catalogue, as far as the rates allow it in one plan.
 
     `without_sku` is the number of queued jobs that no SKU would serve. As in `StatusView.unmatched`, jobs of
-    GitHub's own runners and of other scopes do not count. Costs are US dollars an hour at the prices that count
-    against the limits: before, and after the launches and terminations.
+    GitHub's own runners and of other scopes do not count. `exceeded` says which limits the machines of now
+    exceed: none is terminated for that, and none is launched meanwhile. Costs are US dollars an hour at the
+    prices that count against the limits: before, and after the launches and terminations.
     """
 
     launches: tuple[LaunchView, ...]
@@ -60,6 +63,7 @@ class Preview:
     terminated: int
     waiting: tuple[WaitingView, ...]
     without_sku: int
+    exceeded: tuple[str, ...]
     dollars_before: float
     dollars_after: float
 
@@ -112,9 +116,27 @@ def preview(fleet: Fleet, plan: Plan) -> Preview:
             for run in runs
         ),
         without_sku=sum(map(len, fleet.unmatched.values())),
+        exceeded=tuple(_exceeded(fleet)),
         dollars_before=before,
         dollars_after=max(0.0, before + more - less),
     )
+
+
+def _exceeded(fleet: Fleet) -> Iterator[str]:
+    """Yield the limits that the machines of now exceed, with their numbers."""
+    limits, usage = fleet.catalogue.limits, fleet.usage
+    if limits.machines is not None and usage.machines > limits.machines:
+        has = counted(usage.machines, "machine")
+        yield f"limits.machines is {limits.machines:,}, and the fleet has {has}"
+    dollars = usage.dollars_per_hour
+    if limits.dollars_per_hour is not None and dollars > limits.dollars_per_hour + ROUNDING:
+        allowed = f"limits.dollars_per_hour is ${limits.dollars_per_hour:,.2f}"
+        yield f"{allowed}, and the machines cost ${dollars:,.2f} an hour"
+    for name, sku in fleet.catalogue.skus.items():
+        exist = usage.by_sku.get(name, 0)
+        if sku.max_machines is not None and exist > sku.max_machines:
+            has = counted(exist, "machine")
+            yield f"max_machines of {name} is {sku.max_machines:,}, and it has {has}"
 
 
 def _launches(fleet: Fleet, launches: Sequence[Launch]) -> tuple[LaunchView, ...]:

@@ -45,13 +45,13 @@ class SpendingRow:
 class Spending:
     """The rows, the most expensive first, and the sum of all.
 
-    `since` is the first day, such as `2026-11-01` (UTC). `left_out` counts the cheapest rows,
+    `since` is the first day, such as `2026-11-01` (UTC). `omitted` counts the cheapest rows,
     beyond `MOST_ROWS`.
     """
 
     since: str
     rows: tuple[SpendingRow, ...]
-    left_out: int
+    omitted: int
     total: SpendingRow
 
 

@@ -24,7 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 INSTALLATIONS = Installations(InstallationId("0badcafe"))
-NOTHING = Preview((), (), 0, (), 0, 1.0, 1.0)
+NOTHING = Preview((), (), 0, (), 0, (), 1.0, 1.0)
 ALICE, BOB = OperatorName("alice"), OperatorName("bob")
 
 

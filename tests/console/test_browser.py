@@ -13,8 +13,9 @@ from autoscaler.views.jobs.lists import JobFilter, running_jobs, waiting_jobs
 from autoscaler.views.listed import Part
 from autoscaler.views.machines import MachineFilter, machines
 from tests.console.browser import DESKTOP, PHONE, Tab, browser, chromium, sign_in, tab
+from tests.console.large_fleet import bad_night
 from tests.console.scenes import A10G, CPU, NO_CAPACITY, Scene, pytorch
-from tests.console.serving import Console, served
+from tests.console.serving import Console, pages, served
 
 PAGES = (
     "/",
@@ -102,6 +103,24 @@ async def test_the_first_screen_says_what_is_wrong_without_scrolling(
         box = await one.page.locator(last).first.bounding_box()
         assert box is not None
         assert box["y"] + box["height"] <= size[1]
+
+
+@pytest.mark.systems
+async def test_a_large_fleet_on_a_bad_night_takes_three_screens_of_a_phone(shown: Shown) -> None:
+    night = bad_night()
+    assert (len(night.status.skus), night.status.machines) == (66, 3_500)
+    html = pages().overview(night, pages().frame("on-call", night.status.at))
+    async with tab(shown.browser, shown.console, PHONE) as one:
+        await sign_in(one)
+        await one.page.route(
+            f"{shown.console.url}/",
+            lambda route: route.fulfill(body=html, content_type="text/html"),
+        )
+        await one.page.goto("/")
+        await one.page.get_by_text("4 more faults").wait_for()
+        assert await fits(one)
+        height = await one.page.evaluate("document.documentElement.scrollHeight")
+        assert height <= 3 * PHONE[1]
 
 
 @pytest.mark.systems

@@ -226,6 +226,14 @@ async def test_a_target_that_a_request_does_not_fit_is_refused(
 
 
 @on_virtual_time
+async def test_a_zone_is_refused_with_what_to_do_instead() -> None:
+    controller, _ = await launched(World())
+    found, reason = await refused("drain", controller, "a")
+    assert found is RefusalKind.UNKNOWN
+    assert "it is a zone; to launch nothing there, remove its subnet from fleet.yaml" in reason
+
+
+@on_virtual_time
 async def test_only_force_terminates_a_machine_with_a_runner() -> None:
     world = World()
     controller, (agent,) = await launched(world)

@@ -10,7 +10,7 @@ import lab.__main__ as demo
 from autoscaler.controller.system import SystemClock
 from autoscaler.model.catalogue import OperatingSystem
 from lab import serve
-from lab.demo import DemoOptions
+from lab.demo import DemoOptions, fitting_scale
 from lab.verdict import Fault
 
 
@@ -51,6 +51,13 @@ def test_the_demo_gets_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert shown.options["options"] == DemoOptions(fault=Fault.LEAKED_MACHINE)
     run("--stay")
     assert shown.options["options"] == DemoOptions(stay=True)
+
+
+@pytest.mark.parametrize(("slowness", "scale"), [(1.0, 80.0), (4.0, 20.0), (100.0, 8.0)])
+def test_the_clock_of_the_demo_runs_as_fast_as_a_busy_host_keeps_up(
+    slowness: float, scale: float
+) -> None:
+    assert fitting_scale(slowness) == scale
 
 
 def test_the_demo_on_kubernetes_first_builds_what_is_missing(

@@ -67,6 +67,7 @@ PREVIEW = Preview(
     300,
     (WaitingView("gpu", 4, "max_machines", "max_machines of gpu (2) is reached", True),),
     1,
+    ("limits.machines is 5, and the fleet has 11 machines",),
     10.0,
     11.5,
 )

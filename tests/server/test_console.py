@@ -551,16 +551,29 @@ async def test_a_store_that_fails_is_reported_on_the_page(reader: Reader) -> Non
 async def test_the_first_page_is_rendered_once_a_second_for_each_reader(reader: Reader) -> None:
     await reader.sign_in()
     content = reader.console.endpoint._content
-    content._first_at = asyncio.get_running_loop().time() + 3600.0
     _, first = await reader.get("/")
+    content._seen_at = asyncio.get_running_loop().time() + 3600.0
     reader.answers.world.observe(3, JobState.QUEUED)
     assert (await reader.get("/"))[1] == first
     await reader.sign_in(OPERATOR)
     _, of_another = await reader.get("/")
     assert "alice" in of_another
     await reader.sign_in()
-    content._first_at = float("-inf")
+    content._seen_at = float("-inf")
     assert (await reader.get("/"))[1] != first
+
+
+async def test_pages_of_skus_use_the_state_of_the_first_page_for_a_second(reader: Reader) -> None:
+    await reader.sign_in()
+    content = reader.console.endpoint._content
+    await reader.get("/")
+    content._seen_at = asyncio.get_running_loop().time() + 3600.0
+    state = content._seen
+    await reader.get("/skus/gpu")
+    assert content._seen is state
+    content._seen_at = float("-inf")
+    await reader.get("/skus/gpu")
+    assert content._seen is not state
 
 
 async def test_a_stop_cancels_the_pages_that_are_not_being_rendered() -> None:

@@ -74,7 +74,7 @@ def test_a_circuit_breaker_that_opens_for_a_cause_keeps_its_key() -> None:
     assert keys == [["configuration:east AuthFailure"]] * 3
 
 
-def test_two_open_breakers_with_the_same_words_are_told_apart() -> None:
+def test_two_open_breakers_with_the_same_words_are_distinguished() -> None:
     """The jobs wait for the runners that exit, and the option's breaker has another cause."""
     world = World()
     world.queue(1)

@@ -346,6 +346,16 @@ def test_a_run_that_github_does_not_show_is_a_fault_once_it_was_asked_for_minute
     assert (fault.code, fault.jobs) == ("run_unknown", 1)
 
 
+def test_a_provider_that_is_listed_after_the_start_is_no_fault_before_a_minute() -> None:
+    world = World()
+    counts = dataclasses.replace(NONE, providers_not_listed=("west",))
+    world.do(e.ControllerStarted, 0.0)
+    assert status(world.fleet(), {}, counts).faults == ()
+    world.after(60.0)
+    (fault,) = status(world.fleet(), {}, counts).faults
+    assert fault.code == "provider_not_listed"
+
+
 def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None:
     world = World()
     for name in ("a", "b", "c"):
@@ -363,6 +373,7 @@ def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None
         providers_not_listed=("west",),
         observed=(fails,),
     )
+    world.after(60.0)
     seen = status(world.fleet(), world.plan().waiting, counts)
     assert [(one.code, one.about) for one in seen.faults] == [
         ("store_fails", ""),

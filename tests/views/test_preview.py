@@ -58,6 +58,18 @@ def test_more_machines_are_launched_with_their_price() -> None:
     assert (seen.terminated, seen.without_sku) == (0, 1)
 
 
+def test_limits_below_the_machines_that_exist_are_named() -> None:
+    low = Limits(machines=1, dollars_per_hour=1.5)
+    seen = previewed(busy(), catalogue(sku(max_machines=0), sku("cpu"), limits=low))
+    assert seen.exceeded == (
+        "limits.machines is 1, and the fleet has 3 machines",
+        "limits.dollars_per_hour is $1.50, and the machines cost $3.00 an hour",
+        "max_machines of gpu is 0, and it has 1 machine",
+    )
+    assert seen.terminated == 0
+    assert previewed(busy(), catalogue(sku(max_machines=1), sku("cpu"))).exceeded == ()
+
+
 def test_jobs_that_others_serve_do_not_count_as_jobs_without_a_sku() -> None:
     world = busy()
     world.queue(6, labels=("ubuntu-latest",))

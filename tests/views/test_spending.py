@@ -63,7 +63,7 @@ def test_rows_are_by_the_chosen_keys_the_most_expensive_first(
 ) -> None:
     found = spending(MONTH, 20_000, by)
     assert [(row.provider, row.sku, row.repository, row.dollars) for row in found.rows] == rows
-    assert (found.total.dollars, found.total.jobs, found.left_out) == (21.75, 7, 0)
+    assert (found.total.dollars, found.total.jobs, found.omitted) == (21.75, 7, 0)
 
 
 def test_an_answer_has_the_most_expensive_rows_and_the_sum_of_all() -> None:
@@ -72,7 +72,7 @@ def test_an_answer_has_the_most_expensive_rows_and_the_sum_of_all() -> None:
         for number in range(MOST_ROWS + 2)
     ]
     found = spending(many, 20_000, {SpendingKey.REPOSITORY})
-    assert (len(found.rows), found.left_out) == (MOST_ROWS, 2)
+    assert (len(found.rows), found.omitted) == (MOST_ROWS, 2)
     assert found.rows[-1].dollars == 2.0
     assert found.total.dollars == sum(range(MOST_ROWS + 2))
 

@@ -135,8 +135,19 @@ class OperatorHoldActions:
                     RefusalKind.CONTRADICTED, f"all is not allowed here: name a {nouns}; {whole}"
                 )
             where = "fleet.yaml and autoscaler machines have the names"
+            if text in self._zones():
+                where = (
+                    "it is a zone; to launch nothing there, remove its subnet from fleet.yaml and run "
+                    "autoscaler reload, then drain the machines that autoscaler machines shows there"
+                )
             _refuse(RefusalKind.UNKNOWN, f"no {nouns} is called {text}: {where}")
         return found[0]
+
+    def _zones(self) -> set[str]:
+        """Return the zones in which machines may be launched."""
+        skus = self._journal.ledger.state.catalogue.skus.values()
+        options = [option for sku in skus for option in sku.launch_options]
+        return {offering.zone for option in options for offering in option.offerings}
 
     def _named(self, text: str) -> Iterator[HoldTarget]:
         state = self._journal.ledger.state

@@ -433,6 +433,7 @@ class FaultCode(Code):
         "the log has the reason: provider_not_opened or list_incomplete",
         LAUNCHES_REFUSED,
         fires=False,
+        threshold=Threshold(60.0),
     )
     MACHINES_NOT_TERMINATING = Entry(
         "machines_not_terminating",

@@ -39,13 +39,15 @@ from autoscaler.views.jobs.lists import JobFilter, running_jobs, waiting_jobs
 from autoscaler.views.listed import Listed, Part
 from autoscaler.views.machines import MachineFilter, machines
 from autoscaler.views.offerings import offerings_of
+from autoscaler.views.overview import Overview
 from autoscaler.views.quotas import quotas_of
 
 ROWS = 100
 """Jobs or machines on one page."""
 
 REUSED_FOR: Seconds = 1.0
-"""How long the first page is used again for the same reader: during an incident many tabs are open."""
+"""How long the fleet's state is used again, and the first page for the same reader: many tabs are open during
+an incident."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _JOB = re.compile(r"[0-9]{1,18}")
@@ -74,8 +76,9 @@ class ConsolePages:
         self._pages = pages
         # One thread: pages wait for one another, and the event loop competes with one of them only.
         self._renderer = ThreadPoolExecutor(1, "console")
+        self._seen: Overview | None = None
+        self._seen_at = float("-inf")
         self._first: dict[OperatorName, asyncio.Task[str]] = {}
-        self._first_at = float("-inf")
 
     def routes(self) -> dict[str, _Page]:
         """Return the pages by their routes."""
@@ -120,23 +123,25 @@ class ConsolePages:
         """End the thread."""
         self._renderer.shutdown(wait=False, cancel_futures=True)
 
-    async def _overview(self, _: web.Request, operator: Operator) -> str:
+    def _state(self) -> Overview:
+        """Return the state of the fleet, which is at most `REUSED_FOR` old."""
         now = asyncio.get_running_loop().time()
-        if now - self._first_at >= REUSED_FOR:
-            self._first, self._first_at = {}, now
+        if self._seen is None or now - self._seen_at >= REUSED_FOR:
+            self._seen, self._seen_at, self._first = self._queries.overview(), now, {}
+        return self._seen
+
+    async def _overview(self, _: web.Request, operator: Operator) -> str:
+        seen = self._state()
         rendering = self._first.get(operator.name)
         if rendering is None:
-            rendering = asyncio.get_running_loop().create_task(self._render_overview(operator))
+            work = self._render(operator, self._pages.overview, seen)
+            rendering = asyncio.get_running_loop().create_task(work)
             self._first[operator.name] = rendering
         return await asyncio.shield(rendering)
 
-    async def _render_overview(self, operator: Operator) -> str:
-        seen = self._queries.overview()
-        return await self._render(operator, self._pages.overview, seen)
-
     async def _sku(self, request: web.Request, operator: Operator) -> str:
         name = _segment(request, "sku", _NAME)
-        seen = self._queries.overview()
+        seen = self._state()
         known = next((one for one in seen.status.skus if one.sku == name), None)
         if known is None:
             raise MissingPageError(f"fleet.yaml has no SKU {name}.")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.reasons.faults import Fault
-from autoscaler.model.reasons.table import CODES, WaitCode
+from autoscaler.model.reasons.table import CODES, FaultCode, WaitCode
 from autoscaler.views.faults import of_jobs, of_machines
 from autoscaler.views.faults.causes import by_cause
 from autoscaler.views.faults.counts import Counts
@@ -34,7 +34,16 @@ def faults(fleet: Fleet, jobs: WaitingJobs, counts: Counts) -> tuple[Fault, ...]
             *of_jobs.late_starts(fleet.now, counts),
         )
     )
-    return tuple(_completed(fleet, fault, counts) for fault in found)
+    return tuple(
+        _completed(fleet, fault, counts) for fault in found if not _is_first_listing(fleet, fault)
+    )
+
+
+def _is_first_listing(fleet: Fleet, fault: Fault) -> bool:
+    """Return True for a provider that is being listed after the start, while no job waits for it."""
+    code = FaultCode.PROVIDER_NOT_LISTED
+    soon = fleet.now - fleet.started_at < code.entry.threshold.above
+    return fault.code == code and soon and not fault.jobs
 
 
 def _completed(fleet: Fleet, fault: Fault, counts: Counts) -> Fault:

@@ -1,6 +1,6 @@
 """How fast a laboratory's clock may run on a busy host."""
 
-import time
+from lab.pace import slowness
 
 PATIENCE = 100.0
 """Seconds on a quiet host, for what takes 20 there. A net for what would hang: nothing is measured by it."""
@@ -8,19 +8,7 @@ PATIENCE = 100.0
 _LONGEST = 900.0
 """Real seconds for one wait on any host, so that a wait that would hang can say why."""
 
-_SPIN = 0.25
 _measured = [1.0]
-
-
-def slowness() -> float:
-    """How many real seconds a second of computing takes on this host now; 1.0 on a quiet one.
-
-    It takes 0.25 s of CPU time to find out.
-    """
-    began, cpu = time.perf_counter(), time.thread_time()
-    while time.thread_time() - cpu < _SPIN:
-        pass
-    return max(1.0, (time.perf_counter() - began) / (time.thread_time() - cpu))
 
 
 def yielding(scale: float) -> float:

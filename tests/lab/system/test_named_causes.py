@@ -42,10 +42,10 @@ async def test_the_first_page_names_causes_and_next_actions_and_no_consequence(
         shown = (await made.read()).faults
         assert [text for text in shown if not is_of_host(text)] == []
         for pair, beside in PAIRS.items():
-            await _told_apart(made, pair, tuple(map(cause_of, beside)))
+            await _distinguished(made, pair, tuple(map(cause_of, beside)))
 
 
-async def _told_apart(made: LoadedLab, names: tuple[str, ...], beside: tuple[str, ...]) -> None:
+async def _distinguished(made: LoadedLab, names: tuple[str, ...], beside: tuple[str, ...]) -> None:
     def unexpected(found: Mapping[str, str]) -> list[str]:
         return [text for text in found.values() if not text.startswith(beside)]
 
