@@ -77,7 +77,8 @@ def copy(
     """Copy a store into an empty one, such as from a SQLite file to a PostgreSQL database.
 
     Stop the controller first. Compares every row of the copy. Upgrades the schema of SOURCE, and changes no
-    other part of it. Exits with 1 if a store is in use, TARGET has rows, or a row differs; TARGET is then as before.
+    other part of it. Exits with 1 if a store is in use, TARGET has rows, or a row differs: then TARGET is as
+    before.
     """
     from contextlib import closing
 

@@ -23,6 +23,7 @@ _SMALL: Final = {READINGS, USAGE}
 """They are read at once: their keys have several columns."""
 
 Rows = list[tuple[Any, ...]]
+_NO_ROWS: Final[Rows] = []
 
 
 def copy(source: Database, target: Database) -> dict[str, int]:
@@ -46,7 +47,8 @@ def _copy_table(source: Connection, target: Connection, table: Table) -> int:
     for page in _pages(source, table):
         insert(target, page)
     number = 0
-    for copied, found in zip_longest(_pages(source, table), _pages(target, table), fillvalue=[]):
+    pages = _pages(source, table), _pages(target, table)
+    for copied, found in zip_longest(*pages, fillvalue=_NO_ROWS):
         if _compared(table, copied) != _compared(table, found):
             raise StoreError(f"the rows of {table.name} differ after they were copied")
         number += len(copied)
