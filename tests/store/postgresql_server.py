@@ -30,10 +30,15 @@ def _programs() -> Path:
 
 
 class PostgresqlServer:
-    """One server. Root starts it as `nobody`, because PostgreSQL refuses to run as root."""
+    """One server. Root starts it as `nobody`, because PostgreSQL refuses to run as root.
 
-    def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="pg-"))
+    `durable`: a COMMIT waits for the disk of `folder`. Tests create many small databases, and their host never
+    crashes.
+    """
+
+    def __init__(self, *, durable: bool = False, folder: Path | None = None) -> None:
+        self._durable = durable
+        self._folder = Path(tempfile.mkdtemp(prefix="pg-", dir=folder))
         self._user = "nobody" if os.geteuid() == 0 else None
         if self._user is not None:
             shutil.chown(self._folder, self._user)
@@ -86,8 +91,7 @@ class PostgresqlServer:
             "-h",
             "",
         ]
-        # The tests create many small databases, and the host does not crash.
-        command += ["-c", "fsync=off", "-c", "max_connections=50"]
+        command += ["-c", f"fsync={'on' if self._durable else 'off'}", "-c", "max_connections=50"]
         with log.open("ab") as out:
             process = subprocess.Popen(command, user=self._user, stdout=out, stderr=out, cwd="/")
         until = time.monotonic() + PATIENCE
