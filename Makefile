@@ -123,10 +123,11 @@ chaos-bugs: setup ## Plant known bugs one by one and check that each is found; A
 mutants: setup ## Run mutation tests on planner/ and ledger/ (hours); ARGS=planner.shares for one.
 	@$(BIN)/python scripts/mutants.py $(ARGS)
 
-pages: setup ## Write the tables of docs/cases.md and of the Terraform modules.
+pages: setup ## Write the tables of docs/cases.md and of the Terraform modules, and the man page in share/.
 	@$(BIN)/python -m tests.cases
 	@$(BIN)/python scripts/module_docs.py
 	@$(BIN)/python scripts/reason_docs.py
+	@$(BIN)/python scripts/shell_files.py
 
 dashboards: setup ## Write the Grafana dashboards of deploy/grafana.
 	@$(BIN)/python -m dashboards

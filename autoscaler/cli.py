@@ -125,7 +125,7 @@ def check(
     online: Annotated[
         bool,
         typer.Option(
-            "--online", help="Also ask the clusters of Kubernetes providers. Creates nothing."
+            "--online", help="Also ask AWS and the clusters what doctor asks them. Creates nothing."
         ),
     ] = False,
 ) -> None:
@@ -276,7 +276,7 @@ def _ask_providers(configuration: "Configuration") -> tuple[str, ...]:
     from autoscaler.app.preflight import check_online
     from autoscaler.operator_commands.waiting import waiting_for
 
-    with waiting_for("the clusters of the Kubernetes providers"):
+    with waiting_for("AWS and the clusters"):
         answers = check_online(configuration)
     _report(answers.problems)
     if any(not problem.warning for problem in answers.problems):

@@ -1,6 +1,7 @@
 """`autoscaler check`: what it reports, its table, and its exit status."""
 
 import json
+import os
 import re
 from io import StringIO
 from pathlib import Path
@@ -94,9 +95,14 @@ def test_check_reads_secret_files_unless_an_option_excludes_them(example: Path) 
     assert run("check", "--skip-files", example).exit_code == 0
 
 
-def test_check_online_asks_the_clusters_and_says_which_providers_it_did_not_ask(
-    example: Path,
+def test_check_online_asks_the_clusters_and_aws_without_credentials(
+    example: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in [one for one in os.environ if one.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, os.devnull)
     before, text = example.read_text().split("providers:\n")
     kubeconfig = {
         "contexts": [{"name": "gpu", "context": {"cluster": "k", "user": "u"}}],
@@ -108,16 +114,22 @@ def test_check_online_asks_the_clusters_and_says_which_providers_it_did_not_ask(
     example.write_text(f"{before}providers:\n{text}")
     result = run("check", "--online", example)
     assert (result.exit_code, result.stdout) == (2, "")
-    [line] = result.stderr.splitlines()
-    assert "providers.gpu-cluster.kubernetes.context: the cluster cannot be asked" in line
+    cluster = "providers.gpu-cluster.kubernetes.context: the cluster cannot be asked"
+    assert any(cluster in line for line in result.stderr.splitlines())
     without_pods = "\n".join(
         one for one in example.read_text().splitlines() if "gpu-cluster" not in one
     )
     without_pods = without_pods.replace("    kubernetes: {", "#").partition("  linux.rocm")[0]
     example.write_text(without_pods)
     result = run("check", "--online", example)
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.endswith("us-east-1: not checked online\n")
+    assert (result.exit_code, result.stdout) == (2, "")
+    errors = [line for line in result.stderr.splitlines() if ": warning: " not in line]
+    group = f"{example}: us-east-1 (EC2 in us-east-1)"
+    assert len(errors) == 1
+    assert errors[0].startswith(
+        f"{group}: identity: GetCallerIdentity: Unable to locate credentials; "
+    )
+    assert f"{example}: warning: us-east-1 (EC2 in us-east-1): quotas: " in result.stderr
     assert run("check", "--online", "--skip-files", example).exit_code == 2
 
 

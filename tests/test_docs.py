@@ -144,12 +144,6 @@ def test_a_runbook_lists_machines_only_by_states_that_last(path: Path) -> None:
     assert set(re.findall(r"--state (\w+)", prose(path))) <= lasting
 
 
-def test_a_runbook_with_an_online_check_says_that_it_does_not_ask_aws() -> None:
-    pages = [page for page in map(prose, RUNBOOKS) if "check --online" in page]
-    assert pages
-    assert all("`not checked online` for EC2" in page for page in pages)
-
-
 def test_files_that_are_named_exist() -> None:
     """Paths in back quotes that name a file of the project."""
     named = {

@@ -403,7 +403,13 @@ def test_a_job_that_is_over_shows_what_is_kept(capsys: pytest.CaptureFixture[str
 
 
 def test_a_plan_without_effect_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    nothing: Answer = {"launches": [], "terminations": [], "terminated": 0, "waiting": []}
+    nothing: Answer = {
+        "launches": [],
+        "terminations": [],
+        "terminated": 0,
+        "waiting": [],
+        "exceeded": [],
+    }
     seen = PREVIEW["preview"] | nothing | {"without_sku": 0}
     print_preview({"changed": [], "needs_restart": [], "refused": [], "preview": seen})
     assert capsys.readouterr().out.splitlines() == [

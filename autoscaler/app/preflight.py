@@ -9,13 +9,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from autoscaler import config
+from autoscaler.app.examining import examine
 from autoscaler.app.installations import installation_problems
 from autoscaler.config.checks.certificates import certificate_warnings, tls_problems
 from autoscaler.config.checks.contradictions import check_store
 from autoscaler.config.configuration import run_checks
 from autoscaler.config.credentials import secret_problems
+from autoscaler.config.examinations import Check, Outcome
 from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
+from autoscaler.model.identifiers import Seconds
+from autoscaler.observability.redaction import redact_text
 from autoscaler.providers.registry import PROVIDERS, provider_kinds
+
+ONLINE_WITHIN: Seconds = 25.0
 
 
 def load_for_service(
@@ -54,14 +60,58 @@ def preflight(
     return tuple(sorted(problems))
 
 
-def check_online(configuration: config.Configuration) -> OnlineCheck:
-    """Return whether the providers would accept a configuration, for `check --online`. Changes nothing."""
+def check_online(
+    configuration: config.Configuration, within: Seconds = ONLINE_WITHIN
+) -> OnlineCheck:
+    """Return whether the providers would accept a configuration, for `check --online`. Changes nothing.
+
+    An examination of a provider may take `within` seconds.
+    """
 
     async def ask() -> list[OnlineCheck]:
-        return [await kind.check_online(configuration) for kind in provider_kinds()]
+        found = []
+        for kind in provider_kinds():
+            own = await kind.check_online(configuration)
+            found.append(own or await _examined(kind, configuration, within))
+        return found
 
     found = asyncio.run(ask())
     return OnlineCheck(
         tuple(problem for one in found for problem in one.problems),
         tuple(line for one in found for line in one.lines),
+    )
+
+
+async def _examined(
+    kind: ProviderKind, configuration: config.Configuration, within: Seconds
+) -> OnlineCheck:
+    """Return what the examinations of a kind find, as `check --online` prints it."""
+    found = [
+        (group, check)
+        async for group, checks in examine(kind.examinations(configuration, within), within)
+        for check in checks
+    ]
+    return OnlineCheck(
+        tuple(
+            _problem(configuration, group, check)
+            for group, check in found
+            if check.outcome in (Outcome.WRONG, Outcome.UNKNOWN)
+        ),
+        tuple(
+            f"{group}: {check.name}: {redact_text(check.what)}"
+            for group, check in found
+            if check.outcome is Outcome.FINE
+        ),
+    )
+
+
+def _problem(configuration: config.Configuration, group: str, check: Check) -> config.Problem:
+    """Return a check as an error, or as a warning if its question got no answer."""
+    return config.Problem(
+        str(configuration.path),
+        0,
+        f"{group}: {check.name}",
+        redact_text("; ".join(filter(None, (check.what, check.why)))),
+        check.fix or "autoscaler doctor, in a minute",
+        warning=check.outcome is Outcome.UNKNOWN,
     )

@@ -15,7 +15,7 @@ from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.settings.fleet import ProviderSection, Settings
 from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, SkuSettings
 from autoscaler.controller.ports.provider import ProviderFactory
-from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.identifiers import ProviderName, Seconds
 
 AnySection = TypeVar("AnySection", bound=ProviderSection)
 AnyOption = TypeVar("AnyOption", bound=LaunchOptionSettings)
@@ -107,26 +107,34 @@ class ProviderKind(ABC):
         del sku, option, section
         return None
 
-    async def check_online(self, configuration: Configuration) -> OnlineCheck:
+    async def check_online(self, configuration: Configuration) -> OnlineCheck | None:
         """Ask the configured providers of this kind whether they would accept the launch options.
 
-        Changes nothing. A provider that does not answer is a problem. By default, no provider is asked.
+        Changes nothing. A provider that does not answer is a problem. Returns None if the kind has
+        `examinations` of its own: `check --online` carries these out.
         """
-        names = [name for name, one in configuration.providers() if one.kind == self.key]
-        return OnlineCheck(lines=tuple(f"{name}: not checked online" for name in names))
+        del configuration
+        return None
 
-    def examinations(self, configuration: Configuration) -> Iterator[Examination]:
-        """Return what `autoscaler doctor` asks the providers; by default, what `check_online` asks."""
+    def examinations(self, configuration: Configuration, within: Seconds) -> Iterator[Examination]:
+        """Return what `autoscaler doctor` asks the providers; by default, what `check_online` asks.
+
+        Each is ended after `within` seconds.
+        """
+        del within
 
         async def ask() -> list[Check]:
-            return _checks_of(await self.check_online(configuration))
+            online = await self.check_online(configuration)
+            return [] if online is None else _checks_of(online)
 
         if any(one.kind == self.key for _, one in configuration.providers()):
             yield Examination(self.about.removesuffix("."), self.key, ask)
 
-    async def runner_versions(self, configuration: Configuration) -> Mapping[str, str]:
+    async def runner_versions(
+        self, configuration: Configuration, within: Seconds
+    ) -> Mapping[str, str]:
         """Return the version of actions/runner by the name of each image that says it; by default, none."""
-        del configuration
+        del configuration, within
         return {}
 
 

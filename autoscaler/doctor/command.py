@@ -11,8 +11,8 @@ from autoscaler.operator_commands.fleet_file import ConfigOption, fleet_file
 from autoscaler.operator_commands.options import JobPage, job_page
 
 if TYPE_CHECKING:
+    from autoscaler.app.examining import Group
     from autoscaler.config import Configuration
-    from autoscaler.doctor.examining import Group
 
 WRONG, USAGE_ERROR = 1, 2
 
@@ -26,6 +26,10 @@ def doctor(
     ] = None,
     config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
+    within: Annotated[
+        int,
+        typer.Option(min=5, max=3600, metavar="SECONDS", help="How long one check may take."),
+    ] = 25,
     export: Annotated[
         Path | None,
         typer.Option(
@@ -43,7 +47,7 @@ def doctor(
         raise typer.BadParameter("leave it out with a job", param_hint="--export")
     configuration = _loaded(config)
     if page is None:
-        status = _examine(configuration, export, as_json=as_json)
+        status = _examine(configuration, export, within, as_json=as_json)
     else:
         status = _explain(configuration, page, as_json=as_json)
     if status:
@@ -63,12 +67,14 @@ def _loaded(config: Path | None) -> "Configuration":
         raise typer.Exit(USAGE_ERROR) from None
 
 
-def _examine(configuration: "Configuration", export: Path | None, *, as_json: bool) -> int:
+def _examine(
+    configuration: "Configuration", export: Path | None, within: int, *, as_json: bool
+) -> int:
     from autoscaler.doctor import printing
 
     if export is not None and export.exists():
         raise typer.BadParameter(f"{export} exists already", param_hint="--export")
-    groups = asyncio.run(_groups(configuration, quiet=as_json))
+    groups = asyncio.run(_groups(configuration, within, quiet=as_json))
     answer = printing.as_json(groups)
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
@@ -79,16 +85,17 @@ def _examine(configuration: "Configuration", export: Path | None, *, as_json: bo
     return WRONG if printing.is_wrong(groups) else 0
 
 
-async def _groups(configuration: "Configuration", *, quiet: bool) -> "list[Group]":
+async def _groups(configuration: "Configuration", within: int, *, quiet: bool) -> "list[Group]":
     """Carry out all examinations, and print each group as soon as it has ended."""
-    from autoscaler.doctor.examining import WITHIN, examinations, examine
+    from autoscaler.app.examining import examine
+    from autoscaler.doctor.examining import examinations
     from autoscaler.doctor.printing import lines_of
 
-    found = list(examinations(configuration))
+    found = list(examinations(configuration, within))
     names = ", ".join(dict.fromkeys(one.group for one in found))
-    typer.echo(f"Asking {names}: at most {WITHIN:g} s.", err=True)
+    typer.echo(f"Asking {names}: at most {within} s.", err=True)
     groups = []
-    async for name, checks in examine(found):
+    async for name, checks in examine(found, within):
         groups.append((name, checks))
         if not quiet:
             typer.echo("\n".join(lines_of(name, checks)))

@@ -22,6 +22,7 @@ from autoscaler.doctor.github_judgement import (
     judge_installation,
     judge_limits,
     judge_runner,
+    judge_server,
     judge_silence,
     unreadable,
 )
@@ -39,13 +40,10 @@ from autoscaler.providers.registry import provider_kinds
 
 GROUP, WEBHOOK, RUNNER = "GitHub", "Webhook", "Runner"
 
-REQUEST_WITHIN: Seconds = 5.0
-"""How long one request may take: a read is sent up to three times."""
 
-
-def examinations(configuration: Configuration) -> Iterator[Examination]:
+def examinations(configuration: Configuration, within: Seconds) -> Iterator[Examination]:
     """Return the checks of each App: itself, each scope, and its webhook; and those of runner versions."""
-    fleet = _Fleet(configuration)
+    fleet = _Fleet(configuration, within)
     github = configuration.settings.github
     for app in github.apps:
         file = str(app.private_key_file)
@@ -65,8 +63,10 @@ def catalogue_of(configuration: Configuration) -> Catalogue:
 class _Fleet:
     """The questions of one fleet. Each has its own connection, so that one that hangs holds up no other."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, within: Seconds) -> None:
+        """A request may take a fifth of `within` seconds: a read is sent up to three times."""
         self._configuration = configuration
+        self._within = within
         self.catalogue = catalogue_of(configuration)
         self._pages = GitHubPages.of_api(configuration.settings.github.api_url)
 
@@ -91,9 +91,11 @@ class _Fleet:
         try:
             async with self._inspection() as github:
                 found = await github.app(app_id)
+                known = await github.server(app_id) if isinstance(found, AppFacts) else None
         except GitHubError as error:
             return [judge_silence(self._configuration.settings.github.api_url, error)]
-        return judge_app(app_id, key_file, found, self._needed(None))
+        checks = judge_app(app_id, key_file, found, self._needed(None))
+        return checks if known is None else [*checks, judge_server(known)]
 
     async def scope(self, app_id: int, scope: Scope) -> list[Check]:
         """Judge one App's installation on a scope, and what it sees there."""
@@ -143,7 +145,7 @@ class _Fleet:
             return [unknown("runner versions", what)]
         scope = self.catalogue.scopes[0].key
         client = GitHubClient(
-            replace(github_settings(self._configuration), timeout=REQUEST_WITHIN),
+            replace(github_settings(self._configuration), timeout=self._within / 5),
             SystemClock(),
             Telemetry(),
         )
@@ -164,7 +166,7 @@ class _Fleet:
         configuration = self._configuration
         found: dict[str, str] = {}
         for kind in provider_kinds():
-            found |= await kind.runner_versions(configuration)
+            found |= await kind.runner_versions(configuration, self._within)
         if any(sku.image is not None and sku.image.stock for _, sku in configuration.skus()):
             named = configuration.settings.versions_file
             file = None if named is None else configuration.file(named)
@@ -201,7 +203,7 @@ class _Fleet:
 
     @asynccontextmanager
     async def _inspection(self) -> AsyncIterator[Inspection]:
-        settings = replace(github_settings(self._configuration), timeout=REQUEST_WITHIN)
+        settings = replace(github_settings(self._configuration), timeout=self._within / 5)
         made = Inspection(settings, SystemClock(), Telemetry())
         try:
             yield made

@@ -1,12 +1,19 @@
 """Judges what GitHub shows of a fleet's Apps, installations and runner groups. Pure."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoscaler.config.examinations import Check, fine, skipped, unknown, wrong
 from autoscaler.console.links import GitHubPages
 from autoscaler.github.apps.permissions import EVENT, missing_permissions
-from autoscaler.github.inspection import AppFacts, AppRefused, InstallationFacts, LimitFacts
+from autoscaler.github.inspection import (
+    AppFacts,
+    AppRefused,
+    InstallationFacts,
+    LimitFacts,
+    ServerFacts,
+)
 from autoscaler.github.requests.outcomes import CLOCK_TOLERANCE
 from autoscaler.model.catalogue import Catalogue, Scope
 from autoscaler.model.identifiers import Seconds
@@ -14,6 +21,13 @@ from autoscaler.model.jobs.runner_group_excess import Excess, RunnerGroup, exces
 
 FEW_LEFT = 0.1
 """The part of an hour's requests below which the controller may have to wait for the next hour."""
+
+API_VERSION = "2022-11-28"
+"""The version of GitHub's API that answers requests without one (docs.github.com, "API Versions")."""
+
+LEAST_SERVER = (3, 10)
+"""The first Enterprise Server whose REST API registers just-in-time runners (docs.github.com,
+enterprise-server@3.10, "Self-hosted runners")."""
 
 _SHOWN = 5
 _DAYS = 14
@@ -76,6 +90,25 @@ def judge_app(
     else:
         check = fine(f"{name} permissions", "it asks for all that this fleet needs")
     return [clock, fine(name, "its ID fits its key"), check]
+
+
+def judge_server(found: ServerFacts) -> Check:
+    """Judge the versions of an Enterprise Server and of the API."""
+    name = "GitHub's version"
+    if found.version is not None:
+        server = re.match(r"(\d+)\.(\d+)", found.version)
+        if server is None or (int(server[1]), int(server[2])) < LEAST_SERVER:
+            least = ".".join(map(str, LEAST_SERVER))
+            why = "it cannot register runners for one job"
+            what = f"GitHub Enterprise Server {found.version} is older than {least}"
+            return wrong(name, what, why, f"upgrade the server to {least} or later")
+    shown = f"Enterprise Server {found.version}" if found.version else "github.com or ghe.com"
+    if found.api_versions is not None and API_VERSION not in found.api_versions:
+        what = f"{shown} serves the API of {', '.join(found.api_versions)}, not of {API_VERSION}"
+        return wrong(
+            name, what, "GitHub may refuse every request", "install a newer version of this program"
+        )
+    return fine(name, f"{shown}, API {API_VERSION}")
 
 
 def judge_installation(

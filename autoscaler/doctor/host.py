@@ -7,6 +7,7 @@ import resource
 import socket
 import ssl
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,19 +19,23 @@ import aiohttp
 from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import server_settings
 from autoscaler.config import Configuration, ConfigurationError, Problem
-from autoscaler.config.examinations import Check, Examination, fine, skipped, wrong
+from autoscaler.config.examinations import Check, Examination, fine, skipped, unknown, wrong
 from autoscaler.config.files.pem import certificates, read_pem
 from autoscaler.config.files.regular_files import UnusableFileError
 from autoscaler.github.requests.transport import proxy_for
-from autoscaler.model.wording import counted
+from autoscaler.model.identifiers import Seconds
+from autoscaler.model.wording import counted, duration
+from autoscaler.store.opening import open_upkeep
 
 GROUP = "Host"
 LEAST_FREE = 1 << 30
 LEAST_SHARE = 0.1
 """Free bytes, and the free share of a disk, below which the store's disk may soon be full."""
 
+OLD_BACKUP: Seconds = 3 * 86_400.0
+"""The age of a daily backup after which at least two have failed."""
+
 _MOST_ANSWER = 64 * 1024
-_ANSWER_WITHIN = 20.0
 _GIB = 1 << 30
 
 
@@ -43,8 +48,8 @@ class Readiness:
     failure: str = ""
 
 
-def examinations(configuration: Configuration) -> Iterator[Examination]:
-    """Return the checks of this host."""
+def examinations(configuration: Configuration, within: Seconds) -> Iterator[Examination]:
+    """Return the checks of this host. The controller has most of `within` seconds to answer."""
     settings = configuration.settings
     hosts = {
         urlsplit(settings.server.public_url).hostname,
@@ -67,11 +72,16 @@ def examinations(configuration: Configuration) -> Iterator[Examination]:
 
     async def answers() -> list[Check]:
         url = settings.server.public_url
-        return [judge_readiness(url, await _readiness(configuration), str(configuration.path))]
+        found = await _readiness(configuration, 0.8 * within)
+        return [judge_readiness(url, found, str(configuration.path))]
+
+    async def backup() -> list[Check]:
+        return [await asyncio.to_thread(_backup, configuration)]
 
     for name, run in (
         ("fleet.yaml", files),
         ("disk", disk),
+        ("backup", backup),
         ("names", names),
         ("open files", limits),
         ("controller", answers),
@@ -109,6 +119,19 @@ def judge_disk(folder: Path, free: int, size: int) -> Check:
         why = "the controller stops when the store's disk is full"
         return wrong("disk", what, why, f"du -xh {folder} | sort -h | tail; or enlarge the disk")
     return fine("disk", what)
+
+
+def judge_backup(age: Seconds | None, file: str) -> Check:
+    """Judge how old the last backup of the store is, in seconds; None: none is known."""
+    command = f"autoscaler store backup -c {file} FILE, each day: docs/deploy.md, A backup"
+    if age is None:
+        what = "no backup by `autoscaler store backup` is known; snapshots of the disk are not seen here"
+        return unknown("backup", what, command)
+    what = f"the last one is {duration(age)} old"
+    if age > OLD_BACKUP:
+        why = "after the loss of the disk, machines and jobs since then are not known"
+        return wrong("backup", what, why, command)
+    return fine("backup", what)
 
 
 def judge_open_files(limit: int, connections: int, wanted: int) -> Check:
@@ -178,6 +201,13 @@ def _disk(store: Path | None) -> Check:
     return judge_disk(folder, found.f_bavail * found.f_frsize, size)
 
 
+def _backup(configuration: Configuration) -> Check:
+    if configuration.sqlite_file() is None:
+        return skipped("backup", "the store is not a file")
+    at = open_upkeep(configuration.store_url()).last_backup()
+    return judge_backup(None if at is None else max(0.0, time.time() - at), str(configuration.path))
+
+
 async def _name(host: str) -> Check:
     name = f"name {host}"
     try:
@@ -198,7 +228,7 @@ def _file_limit() -> int:
     return sys.maxsize if hard == resource.RLIM_INFINITY else hard
 
 
-async def _readiness(configuration: Configuration) -> Readiness:
+async def _readiness(configuration: Configuration, within: Seconds) -> Readiness:
     server = configuration.settings.server
     tls = server.tls
     trust = ssl.create_default_context()
@@ -208,7 +238,7 @@ async def _readiness(configuration: Configuration) -> Readiness:
         except OSError as error:
             return Readiness(0, failure=f"{tls.ca_file}: {error.strerror or error}")
     url = f"{server.public_url.rstrip('/')}/readyz"
-    timeout = aiohttp.ClientTimeout(total=_ANSWER_WITHIN)
+    timeout = aiohttp.ClientTimeout(total=within)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
@@ -217,7 +247,7 @@ async def _readiness(configuration: Configuration) -> Readiness:
             body = await answer.content.read(_MOST_ANSWER)
             return Readiness(answer.status, _reasons(body))
     except TimeoutError:
-        return Readiness(0, failure=f"no answer in {_ANSWER_WITHIN:g} s")
+        return Readiness(0, failure=f"no answer in {within:g} s")
     except aiohttp.ClientError as error:
         return Readiness(0, failure=str(error) or type(error).__name__)
 

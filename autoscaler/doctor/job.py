@@ -11,11 +11,11 @@ from autoscaler.config.examinations import Check, fine, skipped, unknown, wrong
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.system import SystemClock
-from autoscaler.doctor.github import REQUEST_WITHIN, catalogue_of
+from autoscaler.doctor.github import catalogue_of
 from autoscaler.github.client import GitHubClient
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.events import JobObserved
-from autoscaler.model.identifiers import JobId
+from autoscaler.model.identifiers import JobId, Seconds
 from autoscaler.model.jobs.access_rules import rule_against
 from autoscaler.model.jobs.demand import classify, scope_of
 from autoscaler.model.jobs.job import JobState, RunOrigin
@@ -24,6 +24,9 @@ from autoscaler.operator_commands.client import OperatorClient, OperatorRequestF
 from autoscaler.operator_commands.endpoint import UnusableUrlError, configured_endpoint
 from autoscaler.operator_commands.options import JobPage
 from autoscaler.views.jobs.explanation import unmatched
+
+REQUEST_WITHIN: Seconds = 5.0
+"""How long one request about a job may take: a read is sent up to three times."""
 
 
 class ControllerNotAskedError(Exception):

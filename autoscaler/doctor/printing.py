@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from autoscaler.app.examining import Group
 from autoscaler.config.examinations import Check, Outcome
-from autoscaler.doctor.examining import Group
 from autoscaler.observability.redaction import redact_text
 from autoscaler.operator_commands.options import plain
 

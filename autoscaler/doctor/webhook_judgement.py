@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from autoscaler.config.examinations import Check, fine, unknown, wrong
+from autoscaler.config.examinations import Check, Outcome, fine, unknown, wrong
 from autoscaler.github.apps.permissions import EVENT
 from autoscaler.github.inspection import DeliveryFacts, HookFacts
 from autoscaler.model.identifiers import Instant
@@ -17,6 +17,8 @@ _PATH = "/webhook"
 _LATE = "jobs are found in GitHub's lists alone, up to a minute later"
 _BAD_SIGNATURE = 401
 """The controller's answer to a signature of another secret (server/webhook.py)."""
+
+_SIGNED = (EVENT, "ping")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +70,50 @@ def judge_deliveries(
         ]
     good = [one for one in found if 200 <= one.status < 300]
     share = f"{len(good)} of the last {counted(len(found), 'delivery')} got a 2xx"
-    if len(good) >= ENOUGH * len(found):
-        checks = [fine(name, share)]
+    secret = _judge_secret(app_id, found, own, now)
+    if secret.outcome is Outcome.WRONG:
+        checks = [secret]
+    elif len(good) >= ENOUGH * len(found):
+        checks = [secret, fine(name, share)]
     else:
         status = next(one.status for one in found if one not in good)
-        checks = [wrong(name, f"{share}, others {_shown(status)}", _LATE, _fix(status, own, url))]
+        checks = [secret, wrong(name, f"{share}, others {_shown(status)}", _LATE, _fix(url))]
+    return [*checks, _judge_last(app_id, found, now)]
+
+
+def _judge_secret(
+    app_id: int, found: Sequence[DeliveryFacts], own: OwnWebhook, now: Instant
+) -> Check:
+    """Judge the secret by the newest delivery whose signature the controller checked.
+
+    GitHub shows no secret, only asterisks (REST, "Get a webhook configuration for an app"). The controller
+    takes other events than these without a look at their signature.
+    """
+    name = f"secret of App {app_id}"
+    checked = (one for one in found if one.event in _SIGNED)
+    newest = next(
+        (one for one in checked if one.status == _BAD_SIGNATURE or one.status // 100 == 2), None
+    )
+    if newest is None:
+        return unknown(
+            name, "the controller answered no signed delivery", "run a job, and look again"
+        )
+    ago = duration(max(0.0, now - newest.at))
+    if newest.status == _BAD_SIGNATURE:
+        what = f"the controller refused the signature of the newest {newest.event}, {ago} ago (401)"
+        fix = f"write the secret of the App's webhook into {own.secret_file}, and reload; then redeliver it"
+        return wrong(name, what, _LATE, fix)
+    return fine(name, f"the controller accepted the signature of a {newest.event}, {ago} ago")
+
+
+def _judge_last(app_id: int, found: Sequence[DeliveryFacts], now: Instant) -> Check:
+    """Say when GitHub sent the last event about a job."""
     last = next((one for one in found if one.event == EVENT), None)
     if last is None:
         what = f"no {EVENT} among the last {len(found)}"
-        checks.append(unknown(f"last {EVENT} of App {app_id}", what, "run a job, and look again"))
-    else:
-        ago = duration(max(0.0, now - last.at))
-        checks.append(fine(f"last {EVENT} of App {app_id}", f"{ago} ago, {_shown(last.status)}"))
-    return checks
+        return unknown(f"last {EVENT} of App {app_id}", what, "run a job, and look again")
+    ago = duration(max(0.0, now - last.at))
+    return fine(f"last {EVENT} of App {app_id}", f"{ago} ago, {_shown(last.status)}")
 
 
 def _judge_url(name: str, url: str, own: OwnWebhook, settings: str) -> Check:
@@ -101,7 +134,5 @@ def _shown(status: int) -> str:
     return f"got {status}" if status else "got no answer"
 
 
-def _fix(status: int, own: OwnWebhook, url: str) -> str:
-    if status == _BAD_SIGNATURE:
-        return f"write the secret of the App's webhook into {own.secret_file}, and reload"
+def _fix(url: str) -> str:
     return f"curl -i {url} from outside: it must reach the controller's listener"

@@ -80,6 +80,14 @@ class DeliveryFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """The version of an Enterprise Server, and the versions of GitHub's API; None if it names none."""
+
+    version: str | None
+    api_versions: Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True)
 class LimitFacts:
     """The requests of an hour, and those that are left in this one."""
 
@@ -115,6 +123,14 @@ class _Delivery(Received):
 
 
 class _Deliveries(RootModel[list[_Delivery]]):
+    pass
+
+
+class _Meta(Received):
+    installed_version: str | None = None
+
+
+class _ApiVersions(RootModel[list[str]]):
     pass
 
 
@@ -158,6 +174,14 @@ class Inspection:
             return AppRefused(answer.status, answer.message, answer.clock_ahead)
         shown = read_as(_App, request, answer)
         return AppFacts(shown.html_url, shown.permissions, shown.events, answer.clock_ahead)
+
+    async def server(self, app_id: int) -> ServerFacts:
+        """Return the versions of GitHub and of its API (docs.github.com, REST "Meta", "API versions")."""
+        request, answer = await self._of_app(app_id, "/meta", {})
+        version = read_as(_Meta, request, answer).installed_version if answer.ok else None
+        request, answer = await self._of_app(app_id, "/versions", {})
+        known = read_as(_ApiVersions, request, answer).root if answer.ok else None
+        return ServerFacts(version, known)
 
     async def installation(self, app_id: int, target: Target) -> InstallationFacts | None:
         """Return the App's installation on an organization or a repository; None if there is none."""

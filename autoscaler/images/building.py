@@ -75,6 +75,10 @@ def _labels(image: str, version: str, base: str, commit: str | None) -> dict[str
     return {f"org.opencontainers.image.{key}": value for key, value in named.items()}
 
 
+GIT_SECONDS = 60.0
+"""How long git may take to say what is checked out."""
+
+
 def revision(root: Path) -> str | None:
     """Return the commit of a clone, or None if it is not known.
 
@@ -87,11 +91,13 @@ def revision(root: Path) -> str | None:
 
 
 def _git(root: Path, *words: str) -> str:
-    """Return what git prints, or nothing if it is missing or fails."""
+    """Return what git prints, or nothing if it is missing, fails or does not end."""
     command = ["git", "--no-optional-locks", "-C", str(root), *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    except OSError:
+        done = subprocess.run(  # noqa: S603 - a command of ours
+            command, capture_output=True, text=True, check=False, timeout=GIT_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 

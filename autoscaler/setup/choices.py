@@ -158,7 +158,7 @@ server:
   listen: {address}:{port}
   tls: {{certificate_file: {CERTIFICATE}, key_file: {CERTIFICATE_KEY}, ca_file: {CA}}}
   public_url: {scalar(self.public_url)}   # machines must reach it
-  admin_token_file: {TOKENS}
+{webhook_listen(self.public_url) if self.webhook else ""}  admin_token_file: {TOKENS}
 store: sqlite:///state.db
 limits: {{machines: 10, dollars_per_hour: 20}}
 {self.machines.text()}"""
@@ -169,6 +169,12 @@ limits: {{machines: 10, dollars_per_hour: 20}}
         group = f", runner_group: {scalar(self.runner_group)}"
         only = f", repositories: {_list(self.repositories)}" if self.repositories else ""
         return f"org: {scalar(self.owner)}{group}{only}"
+
+
+def webhook_listen(public_url: str) -> str:
+    """Return the line under `server` with which a proxy on this host reaches /webhook alone (deploy/proxy)."""
+    port = 8081 if urlsplit(public_url).port == 8080 else 8080
+    return f"  webhook_listen: 127.0.0.1:{port}   # for a proxy with a public certificate\n"
 
 
 def host_of(url: str) -> str:

@@ -16,7 +16,6 @@ def remaining_steps(folder: Path, at_github: Sequence[str]) -> list[str]:
     section: Any = provider.section
     label, sku = next(iter(settings.skus.items()))
     steps = [*at_github]
-    online = ""
     if provider.kind == "ec2":
         steps.append(
             "once for each AWS account, for spot machines: "
@@ -24,23 +23,29 @@ def remaining_steps(folder: Path, at_github: Sequence[str]) -> list[str]:
         )
         if sku.accelerator is not None:
             steps.append(
-                "a new AWS account has a quota of 0 for GPU instances: ask for more first "
-                "(README.md, Before you start)"
+                "a new AWS account has a quota of 0 for GPU instances: ask for more first, with the "
+                "command that autoscaler doctor prints"
             )
         if sku.image is not None and sku.image.name is not None:
             steps.append(
                 f"build an image: autoscaler images bake linux-gpu --region {section.region} "
                 f"--subnet {section.subnets[0]}"
             )
+        serve = f"run the controller on this host, under systemd: sudo autoscaler install -c {file}"
     else:
-        online = " --online"
         steps.append(
             f"give the controller its rights in the cluster of {name}: docs/deploy.md, Runner pods"
         )
+        serve = f"run the controller here, or in the cluster (docs/deploy.md): autoscaler serve -c {file}"
+    if settings.server.webhook_listen is not None:
+        steps.append(
+            "put a proxy with a public certificate in front of "
+            f"{settings.server.webhook_listen}: docs/deploy.md, A proxy for the webhook"
+        )
     return [
         *steps,
-        f"autoscaler check{online} {file}",
-        f"autoscaler serve -c {file}",
-        f"in a second terminal: autoscaler status -c {file}",
+        f"see what is still wrong, and the command that mends it: autoscaler doctor -c {file}",
+        serve,
+        f"see what the controller does: autoscaler status -c {file}",
         f"run a job with runs-on: [self-hosted, {label}]",
     ]

@@ -33,6 +33,7 @@ from autoscaler.setup.private_files import replace as replace_file
 from autoscaler.setup.private_files import write_new
 
 FLEET = "fleet.yaml"
+_SERVER = "\nserver:\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +164,16 @@ async def _point_webhook(
             f"run: autoscaler init {folder} --webhook {url}"
         )
     say(f"the App's webhook leads to {url}")
+    server = configuration.settings.server
     text = file.read_text()
     if choices.NO_WEBHOOK in text:
-        replace_file(file, text.replace(choices.NO_WEBHOOK, choices.WEBHOOK, 1).encode())
+        text = text.replace(choices.NO_WEBHOOK, choices.WEBHOOK, 1)
         say(f"{file}: webhook: none is now webhook_secret_file: {choices.SECRET}")
+        if server.webhook_listen is None and _SERVER in text:
+            added = choices.webhook_listen(server.public_url)
+            text = text.replace(_SERVER, _SERVER + added, 1)
+            say(f"{file}: added {added.strip()}")
+        replace_file(file, text.encode())
     return None
 
 

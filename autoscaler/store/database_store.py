@@ -27,6 +27,7 @@ from autoscaler.store import pruning, statements
 from autoscaler.store.batch import Batch, Change, Decision, Heartbeat
 from autoscaler.store.database import Answer, Connection, Database
 from autoscaler.store.group_commit import GroupCommit
+from autoscaler.store.readings import read_readings, reading_rows, replace_readings
 from autoscaler.store.rows import Arrival, arrival, job_key, moment, name
 
 
@@ -128,18 +129,14 @@ class DatabaseStore:
 
     async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
         """See `Store.load_readings`."""
-        return await self._transact(
-            lambda connection: statements.read_readings(connection, provider, kind)
-        )
+        return await self._transact(lambda connection: read_readings(connection, provider, kind))
 
     async def save_readings(
         self, provider: ProviderName, kind: ReadingKind, readings: Sequence[Reading]
     ) -> None:
         """See `Store.save_readings`."""
-        rows = statements.reading_rows(provider, kind, readings)
-        await self._transact(
-            lambda connection: statements.replace_readings(connection, provider, kind, rows)
-        )
+        rows = reading_rows(provider, kind, readings)
+        await self._transact(lambda connection: replace_readings(connection, provider, kind, rows))
 
     async def close(self) -> None:
         """See `Store.close`. Later calls of any method raise StoreError."""

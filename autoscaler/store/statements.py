@@ -1,8 +1,7 @@
 """The store's queries, in SQL that all databases understand, for use in an open transaction."""
 
-import math
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -29,12 +28,11 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine
-from autoscaler.model.prices_and_quotas import Reading, ReadingKind
 from autoscaler.store.batch import Batch
 from autoscaler.store.bodies import decompress
 from autoscaler.store.codec import CorruptRecordError, R, decode
 from autoscaler.store.database import Connection, Value
-from autoscaler.store.rows import Row, moment, name, read_history
+from autoscaler.store.rows import Row, read_history
 from autoscaler.store.tables import (
     COOLDOWNS,
     HISTORY,
@@ -43,7 +41,6 @@ from autoscaler.store.tables import (
     LAUNCH_REQUESTS,
     MACHINES,
     META,
-    READINGS,
     RERUNS,
     RUNNERS,
     USAGE,
@@ -223,58 +220,3 @@ def _get_meta(connection: Connection, key: str) -> str | None:
 
 def _set_meta(connection: Connection, key: str, value: str) -> None:
     connection.upsert(META, [{"key": key, "value": value}])
-
-
-def reading_rows(provider: ProviderName, kind: ReadingKind, kept: Sequence[Reading]) -> list[Row]:
-    """Return the rows of a provider's readings.
-
-    Raises: StoreError if a reading cannot be stored.
-    """
-    return [_row(provider, kind, reading) for reading in kept]
-
-
-def replace_readings(
-    connection: Connection, provider: ProviderName, kind: ReadingKind, rows: list[Row]
-) -> None:
-    """Replace all rows of the provider and kind with these rows."""
-    connection.write(
-        "DELETE FROM readings WHERE provider = :provider AND kind = :kind",
-        provider=provider,
-        kind=kind.value,
-    )
-    if rows:
-        connection.insert(READINGS, rows)
-
-
-def read_readings(
-    connection: Connection, provider: ProviderName, kind: ReadingKind
-) -> tuple[Reading, ...]:
-    """Return the readings of a provider and kind, by name.
-
-    Skips damaged rows: the controller reads them from the provider again, and can start without them.
-    """
-    wanted = "provider = :provider AND kind = :kind"
-    rows = _rows(connection, READINGS, wanted, provider=provider, kind=kind.value)
-    return tuple(sorted(one for one in map(_reading, rows) if one is not None))
-
-
-def _row(provider: ProviderName, kind: ReadingKind, reading: Reading) -> Row:
-    if not math.isfinite(reading.value):
-        raise StoreError(f"the {kind.value} of {reading.name} is not a number")
-    return {
-        "provider": name(provider, "provider"),
-        "kind": kind.value,
-        "name": name(reading.name, "name of a reading"),
-        "value": reading.value,
-        "read_at": moment(reading.read_at, "reading"),
-    }
-
-
-def _reading(row: Row) -> Reading | None:
-    try:
-        value, read_at = float(str(row["value"])), float(str(row["read_at"]))
-    except ValueError:
-        return None
-    if not (0.0 <= value < math.inf and math.isfinite(read_at)):
-        return None
-    return Reading(str(row["name"]), value, read_at)

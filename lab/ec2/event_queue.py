@@ -47,9 +47,10 @@ class EventQueue:
         self.deleted = 0
 
     def has(self, body: bytes) -> bool:
-        """Return False if a request, as JSON, names another queue, which moto may have."""
-        url = json.loads(body).get("QueueUrl")
-        return url is None or str(url).endswith(f"/{NAME}")
+        """Return False if a request, as JSON, names another queue, which moto may have or make."""
+        asked = json.loads(body)
+        named = asked.get("QueueUrl") or asked.get("QueueName")
+        return named is None or str(named).rpartition("/")[2] == NAME
 
     def __len__(self) -> int:
         """The number of messages that are not deleted."""

@@ -23,10 +23,14 @@ from lab.github.gateway import (
 from lab.github.job_shapes import job_shape, run_shape, run_status, visible
 from lab.github.limits import Bucket
 from lab.github.records import JobStatus, Repository
+from lab.github.settings import ENTERPRISE_VERSION
 from lab.github.shapes import Shapes
 from lab.github.workflows import Workflows
 
 _LOOPBACK = ["127.0.0.0/8"]
+
+_API_VERSIONS = ["2022-11-28", "2026-03-10"]
+"""The versions of GitHub's API."""
 # GitHub lists these resources, though the lab lacks most of them.
 _ROOT = {
     "authorizations": "/authorizations",
@@ -211,6 +215,7 @@ class SelfRoutes:
         return [
             self._gateway.for_installation("GET", "/rate_limit", self._rate_limit, None),
             self._gateway.for_anyone("GET", "/meta", self._meta),
+            self._gateway.for_anyone("GET", "/versions", self._versions),
             self._gateway.for_anyone("GET", "/", self._root),
         ]
 
@@ -243,7 +248,12 @@ class SelfRoutes:
             "api": _LOOPBACK,
             "actions": _LOOPBACK,
         }
+        if self._gateway.base_path:
+            body["installed_version"] = ENTERPRISE_VERSION
         return web.json_response(body)
+
+    async def _versions(self, _request: web.Request) -> web.Response:
+        return web.json_response(_API_VERSIONS)
 
     async def _root(self, _request: web.Request) -> web.Response:
         api = self._gateway.origin + self._gateway.base_path

@@ -51,6 +51,7 @@ def test_only_what_runs_is_in_the_image(made: tuple[str, Path]) -> None:
     installed = made[1] / "opt/autoscaler"
     assert not (made[1] / "source").exists()
     assert not list(installed.rglob("pytest")) + list(installed.rglob("moto"))
+    assert not (installed / "bin/autoscaler-lab").exists()
     others = [one for one in installed.rglob("*") if one.lstat().st_uid != 0]
     writable = [
         one for one in installed.rglob("*") if not one.is_symlink() and one.stat().st_mode & 2

@@ -15,6 +15,7 @@ from autoscaler.doctor.github_judgement import (
     judge_installation,
     judge_limits,
     judge_runner,
+    judge_server,
 )
 from autoscaler.doctor.host import Readiness
 from autoscaler.doctor.webhook_judgement import OwnWebhook, judge_deliveries, judge_hook
@@ -26,11 +27,19 @@ from autoscaler.github.inspection import (
     HookFacts,
     InstallationFacts,
     LimitFacts,
+    ServerFacts,
 )
 from autoscaler.model.catalogue import Access, Catalogue, Scope
 from autoscaler.model.jobs.runner_group_excess import RunnerGroup
 from autoscaler.providers.ec2.checks import judgement as ec2
-from autoscaler.providers.ec2.checks.judgement import USES, Egress, Subnet
+from autoscaler.providers.ec2.checks.judgement import (
+    INTERRUPTION,
+    USES,
+    DiskKey,
+    Egress,
+    Rule,
+    Subnet,
+)
 from tests.planner.fleets import catalogue, sku
 
 NOW = 1_800_000_000.0
@@ -63,6 +72,10 @@ FINE_GROUP = RunnerGroup("selected", False, False, ("acme/rocket",))
 FINE_LIMITS = LimitFacts(5000, 4200)
 FINE_HOOK = HookFacts("https://ci.acme.dev/webhook", "json", True, True)
 READY = Readiness(200)
+FINE_RULE = Rule("interruptions", True, {"source": ["aws.ec2"], "detail-type": [INTERRUPTION]})
+FINE_SERVER = ServerFacts("3.19.0", ("2022-11-28", "2026-03-10"))
+FINE_KEY = DiskKey("arn:aws:kms:us-east-1:123456789012:key/1")
+QUEUE_POLICY = '{"Principal": {"Service": "events.amazonaws.com"}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +103,11 @@ class Seen:
     )
     quotas: Mapping[str, float] = field(default_factory=lambda: {"spot/G and VT": 64.0})
     spot_role: bool = True
+    server: ServerFacts = FINE_SERVER
+    disk_key: DiskKey = FINE_KEY
+    rules: tuple[Rule, ...] = (FINE_RULE,)
+    queue_policy: str = QUEUE_POLICY
+    backup_age: float | None = 0.5 * DAY
     problems: tuple[Problem, ...] = ()
     free: int = 50 << 30
     connections: int = 20_000
@@ -115,6 +133,7 @@ class Seen:
             judge_limits("org:acme", APP, self.limits),
             *judge_hook(APP, self.hook, own),
             *judge_deliveries(APP, self.deliveries, own, "https://ci.acme.dev/webhook", NOW),
+            judge_server(self.server),
             judge_runner("2.330.0", "autoscaler/linux-1", self.runner_end, NOW),
         ]
 
@@ -128,12 +147,15 @@ class Seen:
             *ec2.judge_types(("g5.xlarge",), ("us-east-1a",), self.sold),
             *ec2.judge_quotas("us-east-1", {"spot/G and VT": 4}, self.quotas, codes),
             ec2.judge_spot_role(self.spot_role),
+            ec2.judge_disk_key("gpu", self.disk_key),
+            ec2.judge_queue("https://sqs/queue", self.queue_policy, self.rules),
         ]
 
     def _host(self) -> list[Check]:
         return [
             *host.judge_problems(self.problems, "fleet.yaml"),
             host.judge_disk(Path("/var/lib/autoscaler"), self.free, 100 << 30),
+            host.judge_backup(self.backup_age, "fleet.yaml"),
             host.judge_open_files(1024, self.connections, 20_000),
             host.judge_readiness("https://10.0.0.5:8443", self.readiness, "fleet.yaml"),
         ]

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
+from autoscaler.app.examining import Group, examine
 from autoscaler.config.examinations import Check, Examination, fine, wrong
-from autoscaler.doctor.examining import Group, examine
 
 
 async def groups_of(*examined: Examination, within: float = 0.05) -> list[Group]:

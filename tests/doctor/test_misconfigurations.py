@@ -11,14 +11,21 @@ import pytest
 from autoscaler.config import Problem
 from autoscaler.doctor.host import Readiness
 from autoscaler.doctor.printing import line
-from autoscaler.github.inspection import AppRefused, DeliveryFacts, HookFacts, LimitFacts
+from autoscaler.github.inspection import (
+    AppRefused,
+    DeliveryFacts,
+    HookFacts,
+    LimitFacts,
+    ServerFacts,
+)
 from autoscaler.model.jobs.runner_group_excess import RunnerGroup
-from autoscaler.providers.ec2.checks.judgement import Egress, Subnet
+from autoscaler.providers.ec2.checks.judgement import DiskKey, Egress, Subnet
 from tests.doctor.fleets import (
     DAY,
     FINE_APP,
     FINE_HOOK,
     FINE_INSTALLATION,
+    FINE_RULE,
     NOW,
     PERMISSIONS,
     Seen,
@@ -132,8 +139,58 @@ PLANTED: Mapping[str, Planted] = {
     ),
     "another webhook secret": Planted(
         {"deliveries": deliveries(status=401)},
-        "0 of the last 20 deliveries got a 2xx, others got 401",
+        "the controller refused the signature of the newest workflow_job, 0s ago (401)",
         "into webhook-secret, and reload",
+    ),
+    "a webhook secret that was changed just now": Planted(
+        {"deliveries": (DeliveryFacts(NOW - 90, "workflow_job", 401), *deliveries(99))},
+        "the controller refused the signature of the newest workflow_job, 1m30s ago (401)",
+        "into webhook-secret, and reload",
+    ),
+    "an Enterprise Server without runners for one job": Planted(
+        {"server": ServerFacts("3.9.12", ("2022-11-28",))},
+        "GitHub Enterprise Server 3.9.12 is older than 3.10",
+        "upgrade the server to 3.10 or later",
+    ),
+    "an API that GitHub serves no more": Planted(
+        {"server": ServerFacts(None, ("2026-03-10", "2028-01-01"))},
+        "serves the API of 2026-03-10, 2028-01-01, not of 2022-11-28",
+        "install a newer version of this program",
+    ),
+    "a disk key that does not exist": Planted(
+        {"disk_key": DiskKey("alias/ci", exists=False)},
+        "KMS knows no key alias/ci; EC2 terminates its machines at once",
+        "correct volume.kms_key",
+    ),
+    "a disk key that is disabled": Planted(
+        {"disk_key": DiskKey("alias/ci", state="Disabled")},
+        "the key alias/ci is Disabled",
+        "aws kms enable-key --key-id alias/ci",
+    ),
+    "a disk key that the role may not use": Planted(
+        {"disk_key": DiskKey("alias/ci", state="", denied=("kms:CreateGrant", "kms:Decrypt"))},
+        "the controller's role may not use alias/ci: kms:CreateGrant, kms:Decrypt",
+        "docs/ec2.md, Customer-managed keys",
+    ),
+    "a queue without a rule": Planted(
+        {"rules": (FINE_RULE._replace(pattern={"source": ["aws.health"]}),)},
+        "no rule of EventBridge sends EC2 Spot Instance Interruption Warning to it",
+        "docs/ec2.md, Interruptions",
+    ),
+    "a rule that is disabled": Planted(
+        {"rules": (FINE_RULE._replace(enabled=False),)},
+        "the rule interruptions is disabled; nothing says before EC2 interrupts",
+        "aws events enable-rule --name interruptions",
+    ),
+    "a queue that admits no events": Planted(
+        {"queue_policy": ""},
+        "its policy does not let EventBridge send to it",
+        "docs/ec2.md, Interruptions",
+    ),
+    "an old backup": Planted(
+        {"backup_age": 9 * DAY},
+        "the last one is 9d00h old",
+        "autoscaler store backup -c fleet.yaml",
     ),
     "a proxy that does not reach the controller": Planted(
         {"deliveries": (*deliveries(2), *(DeliveryFacts(NOW, "ping", 502),) * 8)},
@@ -213,6 +270,33 @@ PLANTED: Mapping[str, Planted] = {
         "autoscaler serve -c fleet.yaml",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("sees", "what"),
+    [
+        ({"disk_key": DiskKey("alias/ci", state="", denied=None)}, "could not be simulated"),
+        ({"backup_age": None}, "no backup by `autoscaler store backup` is known"),
+        (
+            {"deliveries": (DeliveryFacts(NOW, "push", 401), *deliveries(2, 502))},
+            "no signed delivery",
+        ),
+    ],
+)
+def test_what_nothing_shows_is_unknown(sees: dict[str, Any], what: str) -> None:
+    found = [one for one in replace(FINE, **sees).judge() if what in one.what]
+    assert [one.outcome for one in found] == ["unknown"]
+
+
+@pytest.mark.parametrize(
+    ("server", "key"),
+    [
+        (ServerFacts(None, None), DiskKey("alias/aws/ebs", aws_managed=True, denied=None)),
+        (ServerFacts("3.10.0", None), DiskKey("alias/ci", state="")),
+    ],
+)
+def test_servers_and_keys_that_are_fine(server: ServerFacts, key: DiskKey) -> None:
+    assert replace(FINE, server=server, disk_key=key).wrong() == []
 
 
 def text(seen: Seen) -> list[str]:

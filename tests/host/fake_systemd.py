@@ -8,6 +8,7 @@ import pytest
 PROGRAM = """#!/bin/sh
 echo "${0##*/} $*" >> "$CALLS"
 case "$*" in
+  "${HANGS:-nothing}"*) exec sleep 3600;;
   *is-active*) exit "${INACTIVE:-0}";;
   restart*) exit "${BROKEN:-0}";;
 esac

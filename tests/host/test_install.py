@@ -39,11 +39,9 @@ from tests.command_line import example as example
 from tests.command_line import run
 from tests.host.fake_systemd import Place
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root installs")
-
 
 class OwnUserHost(ThisHost):
-    """The host with the unit's user, but files of that user are root's, so that no user is made here."""
+    """A host whose files all belong to the user of the tests, so that the tests create no user."""
 
     def make_user(self) -> bool:
         return False
@@ -149,6 +147,15 @@ def test_a_store_beside_the_fleet_file_moves_to_the_folder_that_the_unit_may_wri
     assert content == text.replace(b"sqlite:///state.db", STORE.encode())
 
 
+def test_a_systemctl_that_hangs_is_ended_and_reported(
+    place: Place, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANGS", "enable")
+    reason = r"systemctl enable autoscaler\.service did not end in 0\.2 s: .*journalctl"
+    with pytest.raises(RefusedError, match=reason):
+        apply(planned(), OwnUserHost(place.root, within=0.2), said.append)
+
+
 def test_only_a_low_port_needs_a_capability() -> None:
     assert "\nAmbientCapabilities=\n" in unit_of(planned())
     low = unit_of(planned(listens=(Address("0.0.0.0", 443),)))
@@ -166,9 +173,10 @@ def test_a_program_that_the_unit_cannot_read_is_refused() -> None:
         assert unreachable([Path("/opt/x"), Path(path)], mode_of) == Path(path)
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+@pytest.mark.systems
 def test_systemd_accepts_the_unit_and_finds_it_hardened(tmp_path: Path) -> None:
-    """Its exposure of a unit without any sandbox is 9.6; below 2 systemd-analyze calls it OK."""
+    """systemd-analyze rates a unit without any sandbox 9.6, and one below 2 as OK."""
+    assert shutil.which("systemd-analyze"), "apt-get install systemd"
     shutil.copytree("/usr/lib/systemd/system", tmp_path / "usr/lib/systemd/system", symlinks=True)
     for path, text in (
         ("opt/autoscaler/bin/autoscaler", "#!/bin/sh\n"),
@@ -298,7 +306,7 @@ def test_a_dry_run_prints_the_unit_and_no_secret(
     assert not place.there("etc/autoscaler").exists()
 
 
-@as_root
+@pytest.mark.systems
 def test_an_invalid_fleet_file_is_refused_as_check_refuses_it(
     example: Path, place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -321,9 +329,9 @@ def test_a_host_without_systemd_is_refused(place: Place, monkeypatch: pytest.Mon
         ThisHost(place.root).refuse_unusable()
 
 
-@as_root
+@pytest.mark.systems
 def test_files_are_given_to_their_owner(place: Place, said: list[str]) -> None:
-    """The user of the files is one that this host has: `nobody` in place of the unit's."""
+    """This host has no user `autoscaler`, so the files get the user `nobody`."""
     nobody = pwd.getpwnam("nobody")
 
     class NobodysHost(OwnUserHost):
@@ -339,10 +347,11 @@ def test_files_are_given_to_their_owner(place: Place, said: list[str]) -> None:
     assert f"systemctl start {UNIT}" in place.calls()
 
 
-def test_the_commands_refuse_this_host_in_one_line(example: Path) -> None:
-    """Tests run where systemd does not, or as an ordinary user."""
-    if os.geteuid() == 0 and Path("/run/systemd/system").is_dir():
-        pytest.skip("this would install the controller")
+def test_the_commands_refuse_this_host_in_one_line(
+    example: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without systemctl on the PATH, also a root with systemd cannot install."""
+    monkeypatch.setenv("PATH", "")
     for words in (["install", "-c", str(example)], ["uninstall", "--now"]):
         refused = run(*words)
         assert refused.exit_code == 1

@@ -43,7 +43,11 @@ async def test_the_command_writes_a_fleet_and_prints_what_is_left(owner: Owner) 
     steps = rest.partition("Left to do, in this order:\n")[2].splitlines()
     assert [step.partition(". ")[0] for step in steps] == ["1", "2", "3", "4", "5", "6"]
     file = owner.folder / "fleet.yaml"
-    assert steps[2:4] == [f"3. autoscaler check {file}", f"4. autoscaler serve -c {file}"]
+    assert [step.partition(": ")[2] for step in steps[2:5]] == [
+        f"autoscaler doctor -c {file}",
+        f"sudo autoscaler install -c {file}",
+        f"autoscaler status -c {file}",
+    ]
     assert "PRIVATE KEY" not in rest
 
 

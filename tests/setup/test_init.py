@@ -12,6 +12,7 @@ from autoscaler.github.app_setup import AppNotCreatedError
 from autoscaler.setup.asking import Asking, choose
 from autoscaler.setup.github_app import NotFinishedError
 from autoscaler.setup.private_files import NotWrittenError
+from autoscaler.setup.remaining import remaining_steps
 from autoscaler.setup.run import OwnApp, app_plan
 from tests.setup.conftest import NAME, Owner
 
@@ -261,7 +262,13 @@ async def test_a_first_fleet_can_have_a_webhook(owner: Owner) -> None:
     assert result.problems == ()
     (app,) = owner.github.registration.apps
     assert (app.hook_url, app.hook_active) == (url, True)
-    assert load_for_service(owner.folder / "fleet.yaml").settings.github.webhook is None
+    settings = load_for_service(owner.folder / "fleet.yaml").settings
+    assert (settings.github.webhook, str(settings.server.webhook_listen)) == (
+        None,
+        "127.0.0.1:8080",
+    )
+    step = "put a proxy with a public certificate in front of 127.0.0.1:8080: docs/deploy.md, "
+    assert any(one.startswith(step) for one in remaining_steps(owner.folder, ()))
 
 
 async def test_a_webhook_is_added_later(owner: Owner) -> None:
@@ -275,6 +282,10 @@ async def test_a_webhook_is_added_later(owner: Owner) -> None:
     result = await owner.init(owner.create_and_install, webhook=url)
     assert (result.problems, result.steps) == ((), ())
     assert app.hook_url == url
-    github = load_for_service(owner.folder / "fleet.yaml").settings.github
-    assert (github.webhook, github.webhook_secret_file) == (None, "webhook-secret")
+    settings = load_for_service(owner.folder / "fleet.yaml").settings
+    assert (settings.github.webhook, settings.github.webhook_secret_file) == (
+        None,
+        "webhook-secret",
+    )
+    assert str(settings.server.webhook_listen) == "127.0.0.1:8080"
     assert stat.S_IMODE((owner.folder / "webhook-secret").stat().st_mode) == 0o600

@@ -22,10 +22,10 @@ from autoscaler.model.jobs.job import JobState
 from autoscaler.model.prices_and_quotas import Reading, ReadingKind
 from autoscaler.store.batch import Batch, Decision
 from autoscaler.store.bodies import compress, decompress
+from autoscaler.store.readings import _row
 from autoscaler.store.rows import arrival, cooldown_row, history_row, record_row
 from autoscaler.store.sqlite.file import SqliteFile, _prepare
 from autoscaler.store.sqlite.store import SqliteStore
-from autoscaler.store.statements import _row
 from autoscaler.store.tables import COOLDOWNS
 from tests.store.records import call, job, machine, rerun, runner
 

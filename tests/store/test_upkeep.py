@@ -38,6 +38,12 @@ async def deliveries(path: Path) -> list[str]:
         await opened.close()
 
 
+def stored(path: Path) -> list[str]:
+    """Return the deliveries in the file, as SQLite finds them after a crash."""
+    with closing(sqlite3.connect(path)) as driver:
+        return [name for (name,) in driver.execute("SELECT id FROM inbox ORDER BY seq")]
+
+
 def names_in(folder: Path) -> set[str]:
     return {one.name for one in folder.iterdir()}
 
@@ -63,8 +69,12 @@ async def test_a_backup_of_an_open_store_has_all_that_it_accepted(
         "state.db.lock",
         "state.db-wal",
         "state.db-shm",
+        "state.db.last-backup",
         BACKUP,
     }
+    assert mode(path.with_name("state.db.last-backup")) == 0o600
+    assert SqliteUpkeep(path).last_backup() is not None
+    assert SqliteUpkeep(target).last_backup() is None
     assert await deliveries(target) == ["a"]
 
 
@@ -81,7 +91,7 @@ async def test_a_restore_replaces_the_store_and_keeps_it(store: SqliteStore, pat
     assert await deliveries(kept) == ["a", "b"]
 
 
-def test_a_crashed_store_is_kept_with_its_write_ahead_log(tmp_path: Path) -> None:
+def test_a_crashed_store_is_kept_with_what_its_write_ahead_log_has(tmp_path: Path) -> None:
     """And the log is not applied to the restored store."""
     path = tmp_path / "state.db"
     crashing = (
@@ -106,6 +116,50 @@ def test_a_crashed_store_is_kept_with_its_write_ahead_log(tmp_path: Path) -> Non
     assert asyncio.run(deliveries(path)) == ["a"]
 
 
+def test_a_restore_that_is_killed_leaves_a_complete_store(tmp_path: Path) -> None:
+    """Killed before each of its changes of files: the store is the crashed one, or the backup."""
+    command = [sys.executable, "-m", "tests.store.killed_restore", str(tmp_path)]
+    subprocess.run(command, check=True, timeout=PATIENCE)
+    found = []
+    for killed in sorted(one for one in tmp_path.iterdir() if one.name.startswith("killed-")):
+        found.append(stored(killed / "state.db"))
+        if found[-1] == ["a"]:
+            assert stored(killed / KEPT) == ["a", "b"], killed
+    restored = found.index(["a"])
+    assert restored > 5
+    assert found == [["a", "b"]] * restored + [["a"]] * (len(found) - restored)
+
+
+def test_a_damaged_store_is_replaced_and_kept_with_its_log(tmp_path: Path) -> None:
+    path, target = tmp_path / "state.db", tmp_path / BACKUP
+    asyncio.run(deliveries(target))
+    path.write_bytes(b"spoiled" * 1000)
+    path.with_name("state.db-wal").write_bytes(b"a log")
+    kept = SqliteUpkeep(path).restore(target, NOW)
+    assert kept is not None
+    assert kept.read_bytes() == b"spoiled" * 1000
+    assert kept.with_name(f"{KEPT}-wal").read_bytes() == b"a log"
+    assert not path.with_name("state.db-wal").exists()
+    assert stored(path) == []
+
+
+async def test_a_store_that_another_program_reads_is_not_replaced(
+    store: SqliteStore, path: Path
+) -> None:
+    upkeep, target = SqliteUpkeep(path), path.with_name(BACKUP)
+    upkeep.backup(target)
+    await accept(store, "a")
+    await store.close()
+    with closing(sqlite3.connect(path)) as writer, closing(sqlite3.connect(path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM meta").fetchall()
+        writer.execute("INSERT INTO meta VALUES ('x', 'y')")
+        writer.commit()
+        with pytest.raises(StoreError, match="another program reads the file"):
+            upkeep.restore(target, NOW)
+    assert stored(path) == ["a"]
+
+
 async def test_a_restore_without_a_store_keeps_nothing(store: SqliteStore, path: Path) -> None:
     target, new = path.with_name(BACKUP), path.parent / "new"
     SqliteUpkeep(path).backup(target)
@@ -125,7 +179,7 @@ async def test_a_store_in_use_is_not_replaced(store: SqliteStore, path: Path) ->
     assert not path.with_name(KEPT).exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.systems
 async def test_root_restores_for_the_owner_of_the_folder(store: SqliteStore, path: Path) -> None:
     target, home = path.with_name(BACKUP), path.parent / "home"
     SqliteUpkeep(path).backup(target)

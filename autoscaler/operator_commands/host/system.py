@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import autoscaler
+from autoscaler.model.identifiers import Seconds
 from autoscaler.operator_commands.host.plan import (
     UNIT,
     UNIT_FILE,
@@ -51,11 +52,19 @@ class Host(Protocol):
         """Remove these folders and the unit's user."""
 
 
-class ThisHost:
-    """This host. `root` is the folder that holds its files: `/`, but for tests."""
+PROGRAM_WITHIN: Seconds = 180.0
+"""How long one program may take. A restart takes 150 s at most: 60 to stop, and systemd's 90 to start."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
+
+class ThisHost:
+    """This host. `root` is the folder that holds its files: `/`, but for tests.
+
+    A program that takes longer than `within` is ended, and its method raises RefusedError.
+    """
+
+    def __init__(self, root: Path = Path("/"), within: Seconds = PROGRAM_WITHIN) -> None:
         self._root = root
+        self._within = within
 
     def refuse_unusable(self) -> None:
         """See `Host.refuse_unusable`."""
@@ -126,7 +135,7 @@ class ThisHost:
 
     def systemctl(self, *words: str) -> bool:
         """See `Host.systemctl`."""
-        return subprocess.run(["systemctl", *words], check=False).returncode == 0  # noqa: S603, S607
+        return self._ended("systemctl", *words).returncode == 0
 
     def remove_unit(self) -> bool:
         """See `Host.remove_unit`."""
@@ -156,11 +165,23 @@ class ThisHost:
         found = pwd.getpwnam(owner)
         return found.pw_uid, found.pw_gid
 
-    @staticmethod
-    def _run(*words: str) -> None:
-        done = subprocess.run(words, check=False, capture_output=True, text=True)  # noqa: S603
+    def _run(self, *words: str) -> None:
+        done = self._ended(*words, capture_output=True)
         if done.returncode != 0:
             raise RefusedError(f"{words[0]} failed: {done.stderr.strip()}")
+
+    def _ended(
+        self, *words: str, capture_output: bool = False
+    ) -> "subprocess.CompletedProcess[str]":
+        try:
+            return subprocess.run(  # noqa: S603 - a command of ours
+                words, check=False, capture_output=capture_output, text=True, timeout=self._within
+            )
+        except subprocess.TimeoutExpired:
+            raise RefusedError(
+                f"{' '.join(words)} did not end in {self._within:g} s: see `journalctl -n 50` and "
+                "`systemctl list-jobs`, then run this command again"
+            ) from None
 
 
 def _is(path: Path, mode: int, owner: tuple[int, int]) -> bool:

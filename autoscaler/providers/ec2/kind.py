@@ -12,7 +12,7 @@ from autoscaler.config.problems import Problem
 from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.settings.fleet import ProviderSection, Settings
 from autoscaler.config.settings.sku import Accelerator, LaunchOptionSettings, SkuSettings
-from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.providers.ec2.checks import contradictions
 from autoscaler.providers.ec2.configuration import KEY, Ec2OptionKeys, Ec2Section, Ec2SkuKeys
 
@@ -54,17 +54,19 @@ class Ec2Kind(ProviderKind):
 
         yield from preflight(configuration, files=files)
 
-    def examinations(self, configuration: Configuration) -> Iterator[Examination]:
+    def examinations(self, configuration: Configuration, within: Seconds) -> Iterator[Examination]:
         """Return what the account of each provider is asked: reads and dry runs."""
         from autoscaler.providers.ec2.checks.examinations import examinations
 
-        yield from examinations(configuration)
+        yield from examinations(configuration, within)
 
-    async def runner_versions(self, configuration: Configuration) -> Mapping[str, str]:
+    async def runner_versions(
+        self, configuration: Configuration, within: Seconds
+    ) -> Mapping[str, str]:
         """Return the versions in the images of the recipes, whose tags say them."""
         from autoscaler.providers.ec2.checks.examinations import runner_versions
 
-        return await runner_versions(configuration)
+        return await runner_versions(configuration, within)
 
     def least_dollars(
         self, sku: SkuSettings, option: LaunchOptionSettings, section: ProviderSection

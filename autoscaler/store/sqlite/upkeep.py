@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,13 +69,33 @@ class SqliteUpkeep:
         with _copy(self._path, target) as copy:
             found = self.check(copy)
             copy.replace(target)
+        self._stamp()
         return replace(found, file=target)
+
+    def last_backup(self) -> Instant | None:
+        """Return when `backup` last made a backup of the store, or None if it never did."""
+        try:
+            return self._stamp_file.stat().st_mtime
+        except OSError:
+            return None
+
+    @property
+    def _stamp_file(self) -> Path:
+        """The empty file whose age is that of the last backup."""
+        return self._path.with_name(f"{self._path.name}.last-backup")
+
+    def _stamp(self) -> None:
+        """Note that a backup was made. Without a right to write there, the backup is as good without a note."""
+        with suppress(OSError):
+            self._stamp_file.touch(OWNER_ONLY)
+            self._own(self._stamp_file)
 
     def restore(self, backup: Path, now: datetime) -> Path | None:
         """Replace the store by a backup. Return the file that keeps the replaced store, None if there was none.
 
-        Raises: StoreError if a controller uses the store, or the backup cannot be used. The store is as before
-        then, but for a failure of the disk, after which the kept file may be the only complete one.
+        If it ends early, also by a kill, the store is complete: the replaced one or the backup. Only a damaged
+        store can then lack its write-ahead log, which the kept file still has.
+        Raises: StoreError if a program uses the store, or the backup cannot be used.
         """
         descriptor = lock(self._path)
         try:
@@ -83,9 +103,11 @@ class SqliteUpkeep:
             self.check(backup)
             with _copy(backup, self._path) as copy:
                 self._own(copy)
+                if self._path.exists():
+                    self._merge_log()
                 kept = self._keep(now)
-                # SQLite would apply the log of the replaced file to the new one.
-                for suffix in ("-wal", "-shm"):
+                # SQLite would apply the log of a damaged store to the new one.
+                for suffix in ("-wal", "-shm", "-journal"):
                     self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
                 copy.replace(self._path)
         except OSError as error:
@@ -100,14 +122,31 @@ class SqliteUpkeep:
             folder = self._path.absolute().parent.stat()
             os.chown(file, folder.st_uid, folder.st_gid)
 
+    def _merge_log(self) -> None:
+        """Copy the write-ahead log into the store, and delete it: one rename can then replace the whole store.
+
+        A damaged store keeps its log. Raises: StoreError if another program reads it, or the disk is full.
+        """
+        try:
+            refuse_damage(self._path)
+        except StoreError:
+            return
+        try:
+            with closing(sqlite3.connect(self._path)) as store:
+                busy, _, _ = store.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            raise explained(self._path, error) from error
+        if busy:
+            raise StoreError(f"{self._path}: another program reads the file: stop that program")
+
     def _keep(self, now: datetime) -> Path | None:
-        """Give the store and its write-ahead log a second name."""
+        """Give the store a second name, and the log that a damaged one still has."""
         if not self._path.exists():
             return None
         kept = self._path.with_name(
             f"{self._path.name}.replaced-{now.astimezone(UTC):%Y%m%d-%H%M%S}"
         )
-        for suffix in ("", "-wal"):
+        for suffix in ("", "-wal", "-journal"):
             file = self._path.with_name(self._path.name + suffix)
             if file.exists():
                 kept.with_name(kept.name + suffix).hardlink_to(file)

@@ -18,9 +18,10 @@ from typer.testing import Result
 from autoscaler.controller.system import SystemClock
 from lab.github.server import LabGitHub
 from lab.github.settings import JobSpec, LabApp, LabOrganization, LabRunnerGroup
-from tests.command_line import run
+from tests.command_line import edit, run
 from tests.config.keys import pem, rsa_key
 from tests.lab.ec2.harness import Fixture
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.systems
 
@@ -58,7 +59,9 @@ class Fleet:
     hook: str
 
     async def doctor(self, *arguments: str | Path) -> Result:
-        return await asyncio.to_thread(run, "doctor", *arguments, "-c", self.file)
+        """Run the command. Its limits are real time, and the lab's host may be busy."""
+        words = ("doctor", *arguments, "--within", str(int(PATIENCE)), "-c", self.file)
+        return await asyncio.to_thread(run, *words)
 
     async def wrong(self) -> list[str]:
         """Return the lines of what is wrong, without "wrong"."""
@@ -158,6 +161,32 @@ async def close_egress(fleet: Fleet) -> None:
     await fleet.ec2.sdk("revoke_security_group_egress", GroupId=group, IpPermissions=[rule])
 
 
+async def queue(fleet: Fleet, *, rule: bool) -> None:
+    """Name a queue for interruption notices, to which a disabled rule, or none, sends."""
+    sqs = fleet.ec2.sdk_of("sqs")
+    made = await sqs("create_queue", QueueName="notices")
+    if rule:
+        events = fleet.ec2.sdk_of("events")
+        pattern = {"source": ["aws.ec2"], "detail-type": ["EC2 Spot Instance Interruption Warning"]}
+        await events("put_rule", Name="notices", EventPattern=json.dumps(pattern), State="DISABLED")
+        shown = await sqs(
+            "get_queue_attributes", QueueUrl=made["QueueUrl"], AttributeNames=["QueueArn"]
+        )
+        arn = shown["Attributes"]["QueueArn"]
+        await events("put_targets", Rule="notices", Targets=[{"Id": "queue", "Arn": arn}])
+    edit(
+        fleet.file, "security_groups:", f"interruption_queue: {made['QueueUrl']}, security_groups:"
+    )
+
+
+async def disabled_key(fleet: Fleet) -> None:
+    kms = fleet.ec2.sdk_of("kms")
+    made = (await kms("create_key"))["KeyMetadata"]
+    key = made["Arn"]
+    await kms("disable_key", KeyId=made["KeyId"])
+    edit(fleet.file, "    access:", f"    volume: {{kms_key: {key}}}\n    access:")
+
+
 PLANTED: dict[str, tuple[Plant, str]] = {
     "suspended": (
         lambda fleet: fleet.github.administration.suspend(APP, "acme"),
@@ -196,6 +225,9 @@ PLANTED: dict[str, tuple[Plant, str]] = {
         lambda fleet: fleet.ec2.lab.faults.stop_selling("g5.xlarge", *fleet.ec2.network.zones),
         "type g5.xlarge: not sold in us-west-2a",
     ),
+    "no rule": (lambda fleet: queue(fleet, rule=False), "no rule of EventBridge sends"),
+    "disabled rule": (lambda fleet: queue(fleet, rule=True), "the rule notices is disabled"),
+    "disk key": (disabled_key, "is Disabled; EC2 terminates its machines"),
     "key": (
         lambda fleet: (fleet.file.parent / "app.pem").write_text(pem(rsa_key("another"))),
         "GitHub refuses it: 401",

@@ -14,9 +14,10 @@ from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from autoscaler.model.identifiers import Seconds
+
 DRY_RUN = "DryRunOperation"
 
-_SETTINGS = Config(connect_timeout=3, read_timeout=8, retries={"total_max_attempts": 1})
 _MAX_TEXT = 300
 
 
@@ -38,8 +39,14 @@ class Account:
     Every call raises AwsRefusedError or AwsNotAskedError.
     """
 
-    def __init__(self, region: str) -> None:
+    def __init__(self, region: str, within: Seconds) -> None:
+        """A call ends after half of `within` seconds, so that an examination can judge it."""
         self.region = region
+        self._settings = Config(
+            connect_timeout=within / 8,
+            read_timeout=within / 3,
+            retries={"total_max_attempts": 1},
+        )
         self._lock = threading.Lock()
         self._clients: dict[tuple[str, str], Any] = {}
 
@@ -73,5 +80,5 @@ class Account:
                 session = boto3.Session(region_name=region)
                 # The stubs want literal names of services.
                 make: Any = session.client
-                self._clients[service, region] = make(service, config=_SETTINGS)
+                self._clients[service, region] = make(service, config=self._settings)
             return self._clients[service, region]

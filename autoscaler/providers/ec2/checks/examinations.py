@@ -1,5 +1,6 @@
 """Examines the account of each EC2 provider for `autoscaler doctor`: reads, dry runs, and what they show."""
 
+import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -9,17 +10,21 @@ from autoscaler.config.examinations import Check, Examination, fine, unknown, wr
 from autoscaler.config.provider_kind import options_of, sections_of
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.identifiers import InstallationId, Installations, ProviderName
+from autoscaler.model.identifiers import InstallationId, Installations, ProviderName, Seconds
 from autoscaler.providers.ec2.checks.account import Account, AwsNotAskedError, AwsRefusedError
+from autoscaler.providers.ec2.checks.disk_keys import DiskKeys
 from autoscaler.providers.ec2.checks.dry_runs import DryRuns
 from autoscaler.providers.ec2.checks.images import find_image
 from autoscaler.providers.ec2.checks.judgement import (
     DENIED,
     Egress,
+    Rule,
     Subnet,
+    judge_disk_key,
     judge_egress,
     judge_identity,
     judge_permissions,
+    judge_queue,
     judge_quotas,
     judge_spot_role,
     judge_subnets,
@@ -38,17 +43,17 @@ _NO_QUEUE = frozenset({"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotE
 Run = Callable[[], Awaitable[Sequence[Check]]]
 
 
-def examinations(configuration: Configuration) -> Iterator[Examination]:
+def examinations(configuration: Configuration, within: Seconds) -> Iterator[Examination]:
     """Return the checks of each EC2 provider."""
     for name, section in sections_of(configuration, Ec2Section):
-        yield from _Provider(configuration, name, section).examinations()
+        yield from _Provider(configuration, name, section, within).examinations()
 
 
-async def runner_versions(configuration: Configuration) -> dict[str, str]:
+async def runner_versions(configuration: Configuration, within: Seconds) -> dict[str, str]:
     """Return the version of actions/runner in each image that a recipe made, by the image's name."""
     found: dict[str, str] = {}
     for name, section in sections_of(configuration, Ec2Section):
-        provider = _Provider(configuration, name, section)
+        provider = _Provider(configuration, name, section, within)
         for sku in provider.settings().skus.values():
             try:
                 image = await find_image(provider.account, sku)
@@ -62,10 +67,12 @@ async def runner_versions(configuration: Configuration) -> dict[str, str]:
 class _Provider:
     """The checks of one provider."""
 
-    def __init__(self, configuration: Configuration, name: str, section: Ec2Section) -> None:
+    def __init__(
+        self, configuration: Configuration, name: str, section: Ec2Section, within: Seconds
+    ) -> None:
         self._configuration = configuration
         self._name, self._section = name, section
-        self.account = Account(section.region)
+        self.account = Account(section.region, within)
 
     def settings(self) -> Ec2Settings:
         """Return its settings as the controller has them, without an installation's id."""
@@ -85,6 +92,7 @@ class _Provider:
             "subnets": self._subnets,
             "security groups": self._egress,
             "images": self._images,
+            "disk keys": self._disk_keys,
             "instance types": self._types,
             "quotas": self._quotas,
         }
@@ -198,11 +206,16 @@ class _Provider:
             return [judge_spot_role(exists=False)]
         return [judge_spot_role(exists=True)]
 
+    async def _disk_keys(self) -> list[Check]:
+        keys = DiskKeys(self.account)
+        found = {sku.name: await keys.of(sku) for sku in self.settings().skus.values()}
+        return [judge_disk_key(sku, key) for sku, key in found.items() if key is not None]
+
     async def _queue(self, url: str) -> list[Check]:
         name = "interruption queue"
         try:
-            await self.account.call(
-                "GetQueueAttributes", "sqs", QueueUrl=url, AttributeNames=["QueueArn"]
+            answer = await self.account.call(
+                "GetQueueAttributes", "sqs", QueueUrl=url, AttributeNames=["QueueArn", "Policy"]
             )
         except AwsRefusedError as error:
             if error.code not in _NO_QUEUE:
@@ -210,7 +223,19 @@ class _Provider:
             why = "nothing says before EC2 interrupts a spot machine"
             fix = "create it as docs/ec2.md, Interruptions says, or correct ec2.interruption_queue"
             return [wrong(name, "there is no such queue", why, fix)]
-        return [fine(name, url)]
+        shown = answer["Attributes"]
+        rules = await self._rules(shown["QueueArn"])
+        return [judge_queue(url, shown.get("Policy", ""), rules)]
+
+    async def _rules(self, queue: str) -> list[Rule]:
+        """Return the rules of EventBridge's default bus that send to a queue (EventBridge API Reference)."""
+        answer = await self.account.call("ListRuleNamesByTarget", "events", TargetArn=queue)
+        found = []
+        for name in answer["RuleNames"]:
+            rule = await self.account.call("DescribeRule", "events", Name=name)
+            pattern = json.loads(rule.get("EventPattern") or "{}")
+            found.append(Rule(name, rule["State"] == "ENABLED", pattern))
+        return found
 
     def _options(self) -> list[Ec2OptionKeys]:
         """Return the launch options at this provider. Reads no file."""

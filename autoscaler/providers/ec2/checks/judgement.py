@@ -1,7 +1,7 @@
 """Judges what AWS shows of an account, its network, images and quotas, for `autoscaler doctor`. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from autoscaler.config.examinations import Check, fine, skipped, unknown, wrong
 
@@ -13,6 +13,9 @@ LEAST_ADDRESSES = 16
 
 _POLICY = "add {} to the controller's policy: docs/ec2.md, Permissions"
 _HTTPS = 443
+
+INTERRUPTION = "EC2 Spot Instance Interruption Warning"
+_NOT_ANNOUNCED = "nothing says before EC2 interrupts a spot machine"
 
 
 class Subnet(NamedTuple):
@@ -199,6 +202,75 @@ def judge_spot_role(exists: bool) -> Check:
         "EC2 refuses spot machines",
         "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
     )
+
+
+class Rule(NamedTuple):
+    """A rule of EventBridge that has the queue as its target, with its event pattern."""
+
+    name: str
+    enabled: bool
+    pattern: Mapping[str, Any]
+
+
+def judge_queue(url: str, policy: str, rules: Sequence[Rule]) -> Check:
+    """Judge whether EventBridge sends interruption notices to the queue. `policy` is its own, or empty."""
+    name, fix = (
+        "interruption queue",
+        "make the rules and the queue's policy of docs/ec2.md, Interruptions",
+    )
+    matching = [rule for rule in rules if _matches_interruptions(rule.pattern)]
+    if not matching:
+        what = f"no rule of EventBridge sends {INTERRUPTION} to it"
+        return wrong(name, what, _NOT_ANNOUNCED, fix)
+    if not any(rule.enabled for rule in matching):
+        off = matching[0].name
+        what = f"the rule {off} is disabled"
+        return wrong(name, what, _NOT_ANNOUNCED, f"aws events enable-rule --name {off}")
+    if "events.amazonaws.com" not in policy:
+        what = "its policy does not let EventBridge send to it"
+        return wrong(name, what, _NOT_ANNOUNCED, fix)
+    return fine(name, url)
+
+
+class DiskKey(NamedTuple):
+    """A KMS key of a SKU's disks. `state` is KMS's, or empty if these credentials may not read it.
+
+    `exists` is False if KMS knows no such key. `denied` are the actions that the identity's policies do not
+    allow through EC2; None if this could not be simulated.
+    """
+
+    id: str
+    exists: bool = True
+    aws_managed: bool = False
+    state: str = "Enabled"
+    denied: Sequence[str] | None = ()
+
+
+def judge_disk_key(sku: str, key: DiskKey) -> Check:
+    """Judge whether machines of a SKU can have disks with this key (docs/ec2.md, Customer-managed keys)."""
+    name, why = f"disk key of {sku}", "EC2 terminates its machines at once (Client.InternalError)"
+    page = "docs/ec2.md, Customer-managed keys"
+    if not key.exists:
+        return wrong(
+            name, f"KMS knows no key {key.id}", why, "correct volume.kms_key, or the image"
+        )
+    if key.aws_managed:
+        return fine(name, f"{key.id} is AWS's own, which every role of the account may use")
+    if key.state not in ("Enabled", ""):
+        fix = f"aws kms enable-key --key-id {key.id}; or name another key"
+        return wrong(name, f"the key {key.id} is {key.state}", why, fix)
+    if key.denied:
+        what = f"the controller's role may not use {key.id}: {', '.join(key.denied)}"
+        return wrong(name, what, why, f"add these actions through EC2 to its policy: {page}")
+    if key.denied is None:
+        what = f"{key.id}: whether the controller's role may use it could not be simulated"
+        return unknown(name, what, f"allow iam:SimulatePrincipalPolicy for this check; {page}")
+    return fine(name, f"{key.id}: the role's policies allow its use through EC2")
+
+
+def _matches_interruptions(pattern: Mapping[str, Any]) -> bool:
+    sources, kinds = pattern.get("source"), pattern.get("detail-type")
+    return (sources is None or "aws.ec2" in sources) and (kinds is None or INTERRUPTION in kinds)
 
 
 def _admits_https(rule: Egress) -> bool:

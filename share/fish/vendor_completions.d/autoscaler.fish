@@ -1,0 +1,1 @@
+complete --command autoscaler --no-files --arguments "(env _AUTOSCALER_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) autoscaler)" --condition "env _AUTOSCALER_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) autoscaler"
