@@ -74,11 +74,11 @@ def copy(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The URL of a store.")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The URL of a new store.")],
 ) -> None:
-    """Copy a store into an empty one, such as from a SQLite file to a PostgreSQL database.
+    """Copy a store into an empty one, and compare every row.
 
-    Stop the controller first. Compares every row of the copy. Upgrades the schema of SOURCE, and changes no
-    other part of it. Exits with 1 if a store is in use, TARGET has rows, or a row differs: then TARGET is as
-    before.
+    SOURCE is the store of a stopped controller: a SQLite file for a PostgreSQL database, or the other way. The
+    command upgrades the schema of SOURCE, and changes no other part of it. Exits with 1 if a store is in use,
+    TARGET has rows, or a row differs: then TARGET is as before.
     """
     from contextlib import closing
 
