@@ -245,5 +245,6 @@ def test_missing_packages_do_not_stop_set_up_and_only_they_are_retried(
 def test_the_wheel_contains_the_product_and_the_laboratory_of_the_demo() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["tool"]["hatch"]["build"]["targets"]["wheel"] == {
-        "packages": ["autoscaler", "lab"]
+        "packages": ["autoscaler", "lab"],
+        "shared-data": {"share": "share"},
     }

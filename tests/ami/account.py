@@ -175,6 +175,20 @@ def start_autoscaler(
     )
 
 
+def bake_options(at: Account, recipe: str) -> list[str]:
+    """Return the options of `autoscaler images bake` that have the addresses of this place.
+
+    They name the test's own stock image, runner and SSH server, in place of those of versions.yaml and AWS.
+    """
+    own = {"recipe", "image_name", "agent_file", "agent_sha256", "instance_type"}
+    given = {key: value for key, value in at.variables.items() if key not in own}
+    given |= {"ssh_keypair_name": recipe, "ssh_port": at.ports[recipe]}
+    words = ["--file", str(at.versions), "--"]
+    for key, value in given.items():
+        words += ["-var", f"{key}={json.dumps(value) if isinstance(value, list) else value}"]
+    return words
+
+
 def start_bake(
     at: Account, recipe: str = "linux-cpu", output: int | None = subprocess.PIPE
 ) -> subprocess.Popen[str]:
@@ -182,13 +196,7 @@ def start_bake(
 
     `output` is where it writes; None: where this process writes.
     """
-    words = ["images", "bake", recipe, "--file", str(at.versions), "--"]
-    # The test's own stock image, runner and SSH server, in place of those of versions.yaml and AWS.
-    own = {"recipe", "image_name", "agent_file", "agent_sha256", "instance_type"}
-    given = {key: value for key, value in at.variables.items() if key not in own}
-    given |= {"ssh_keypair_name": recipe, "ssh_port": at.ports[recipe]}
-    for key, value in given.items():
-        words += ["-var", f"{key}={json.dumps(value) if isinstance(value, list) else value}"]
+    words = ["images", "bake", recipe, *bake_options(at, recipe)]
     return start_autoscaler(at, *words, output=output)
 
 

@@ -88,7 +88,7 @@ class RootHost:
             output = process.stdout
         else:
             _write_seed(self.disk(machine.instance_id), machine)
-            process, output = await _start_with_console(arguments, module)
+            process, output = await start_with_console(arguments, module)
             self._booted.add(machine.instance_id)
         self._processes[machine.instance_id] = process
         reader = asyncio.create_task(self._read(machine, process, output))
@@ -188,7 +188,7 @@ async def _start(arguments: list[str], module: str, standard_input: int, output:
     )
 
 
-async def _start_with_console(
+async def start_with_console(
     arguments: list[str], module: str
 ) -> tuple[Process, asyncio.StreamReader]:
     """Start a machine whose console is a new terminal. Return its process, and what it writes."""

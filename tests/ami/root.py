@@ -54,7 +54,9 @@ def _make(folder: Path) -> None:
         raise RuntimeError("mmdebstrap is missing: install the Debian package mmdebstrap")
     shutil.rmtree(folder, ignore_errors=True)
     include = f"--include={','.join(PACKAGES)}"
-    command = ["mmdebstrap", "--quiet", "--variant=apt", include, RELEASE, str(folder)]
+    # Mounts of its own: if it is killed, none is left below `folder`, which the next call deletes.
+    mounts = ["unshare", "--mount"]
+    command = [*mounts, "mmdebstrap", "--quiet", "--variant=apt", include, RELEASE, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"mmdebstrap ended with {done.returncode}: {done.stderr[-2000:]}")

@@ -48,7 +48,7 @@ JOBS: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 """The jobs of one push by their label, as (workflow, name)."""
 
-_BEAT_EVERY: Seconds = 60.0
+_HEARTBEAT_EVERY: Seconds = 60.0
 
 _JOBS_A_PUSH = sum(map(len, JOBS.values()))
 
@@ -246,17 +246,17 @@ class Scene:
         job = self._take(label)
         if job is not None:
             await self._say(job, JobState.IN_PROGRESS, assigned.runner, (label,))
-            await self._beat(agent, self._about(how.work))
+            await self._send_heartbeats(agent, self._about(how.work))
             await self._say(job, JobState.COMPLETED, assigned.runner, (label,))
         if assigned.runner in self.world.github.registrations:
             self.world.github.remove(assigned.runner)
         await agent.exit()
 
-    async def _beat(self, agent: Agent, work: Seconds) -> None:
+    async def _send_heartbeats(self, agent: Agent, work: Seconds) -> None:
         """Let a job run for so long. Its machine says that it is alive, as the agent does."""
         end = self.now + work
         while self.now < end:
-            await asyncio.sleep(min(_BEAT_EVERY, end - self.now))
+            await asyncio.sleep(min(_HEARTBEAT_EVERY, end - self.now))
             await self.controller.bootstrap.heartbeat(agent.machine, agent.nonce)
 
     def _about(self, seconds: Seconds) -> Seconds:

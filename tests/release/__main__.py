@@ -6,11 +6,13 @@ Prints each stage with its seconds. A stage that needs one that failed is not ru
 """
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lab.kubernetes.programs import ProgramMissingError
@@ -18,6 +20,7 @@ from scripts.release import ReleaseError
 from tests.deploy.helm import HelmError
 from tests.release import building, running
 from tests.release.building import Site, StageError
+from tests.watchdog.children import children, kill
 
 Stage = Callable[[Site], str]
 
@@ -29,10 +32,15 @@ STAGES: dict[str, tuple[Stage, str]] = {
     "bill": (building.check_bill, "install"),
     "commands": (running.run_commands, "install"),
     "serve": (running.serve, "install"),
+    # After `bill`: the extra's packages are not in the bill of materials.
+    "demo": (running.write_demo, "install"),
     "chart": (running.render_chart, "files"),
     "image": (running.build_image, "versions"),
 }
 """Each stage, and the one that it needs."""
+
+LONGEST = 1800
+"""Real seconds for a stage. It only keeps a stage from hanging: on a busy host each takes ten times as long."""
 
 FAILURES = (
     StageError,
@@ -53,6 +61,23 @@ def selected(names: list[str]) -> list[str]:
     return [name for name in STAGES if name in wanted]
 
 
+@contextmanager
+def bounded(seconds: int) -> Iterator[None]:
+    """Raise StageError after so many seconds, and kill the programs that this process has started."""
+
+    def expire(*_: object) -> None:
+        kill(children())
+        raise StageError(f"not finished after {seconds} s: run it again on a quieter host")
+
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def check(site: Site, names: list[str]) -> list[str]:
     """Run stages. Return the names of those that failed."""
     failed: list[str] = []
@@ -64,7 +89,8 @@ def check(site: Site, names: list[str]) -> list[str]:
             continue
         start = time.monotonic()
         try:
-            found, word = stage(site), "ok"
+            with bounded(LONGEST):
+                found, word = stage(site), "ok"
         except FAILURES as error:
             found, word = str(error), "FAILED"
             failed.append(name)

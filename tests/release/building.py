@@ -91,16 +91,22 @@ def build_wheel_of_sdist(unpacked: Path, folder: Path, clone: Path) -> None:
 
 def install_wheel(site: Site) -> str:
     """Install the wheel into an empty environment, with exactly the packages of the lock file."""
-    pins = site.folder / "pins.txt"
-    given = ["--frozen", "--no-dev", "--no-emit-project", "--format", "requirements.txt"]
-    run(str(UV), "export", "--quiet", *given, "--output-file", str(pins), folder=site.source)
     python = str(site.programs / "python")
     run(str(UV), "venv", "--quiet", "--python", sys.executable, str(site.programs.parent))
+    install_packages(site)
     install = [str(UV), "pip", "install", "--quiet", "--python", python]
-    run(*install, "--require-hashes", "--requirements", str(pins))
     run(*install, "--no-deps", str(site.wheel))
     run(str(UV), "pip", "check", "--quiet", "--python", python)
     return f"{len(installed(site))} packages"
+
+
+def install_packages(site: Site, *options: str) -> None:
+    """Install the packages of the lock file that the release needs. `options` are for `uv export`."""
+    pins = site.folder / "pins.txt"
+    given = ["--frozen", "--no-dev", "--no-emit-project", "--format", "requirements.txt", *options]
+    run(str(UV), "export", "--quiet", *given, "--output-file", str(pins), folder=site.source)
+    install = [str(UV), "pip", "install", "--quiet", "--python", str(site.programs / "python")]
+    run(*install, "--require-hashes", "--requirements", str(pins))
 
 
 def check_bill(site: Site) -> str:

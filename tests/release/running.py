@@ -19,7 +19,7 @@ from tests.deploy.manifests import fleet, mounts
 from tests.deploy.pod_files import free_ports, write_certificate, write_fleet, write_secrets
 from tests.docker_images.workshop import Workshop, open_workshop
 from tests.patience import PATIENCE
-from tests.release.building import Site, StageError, run
+from tests.release.building import Site, StageError, install_packages, run
 
 REGISTRY = "ghcr.io/acme"
 
@@ -35,6 +35,17 @@ def run_commands(site: Site) -> str:
     for words in (["alerts"], ["images", "values", "VERSION=runner.version"], ["init", "--help"]):
         run(program, *words, folder=site.folder)
     return "version, check, alerts, images values, init --help"
+
+
+def write_demo(site: Site) -> str:
+    """Add the extra `demo` to the environment, and have the program write a demo that it then checks."""
+    install_packages(site, "--extra", "demo")
+    program, folder = str(site.programs / "autoscaler"), site.folder / "demo"
+    printed = run(program, "init", "--demo", str(folder), folder=site.folder)
+    if "autoscaler-lab" not in printed:
+        raise StageError(f"`autoscaler init --demo` does not say how to go on:\n{printed}")
+    run(program, "check", "--skip-files", str(folder / "fleet.yaml"), folder=site.folder)
+    return ", ".join(sorted(one.name for one in folder.iterdir()))
 
 
 def serve(site: Site) -> str:

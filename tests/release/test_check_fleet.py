@@ -30,6 +30,7 @@ NOTHING = {
     "terminated": 0,
     "waiting": [],
     "without_sku": 0,
+    "exceeded": [],
     "dollars_before": 3.0,
     "dollars_after": 4.5,
 }

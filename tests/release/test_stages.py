@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.release import __main__ as command
-from tests.release.building import Site, StageError
+from tests.release.building import Site, StageError, run
 
 
 def test_a_stage_runs_with_those_that_it_needs() -> None:
@@ -32,3 +32,15 @@ def test_a_stage_that_needs_a_failed_one_fails_and_the_others_run(
     assert "FAILED: no wheel" in printed
     assert "not run: it needs a" in printed
     assert "ok: fine" in printed
+
+
+def test_a_stage_that_hangs_fails_and_leaves_no_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def hang(site: Site) -> str:
+        return run("sleep", "1000")
+
+    monkeypatch.setattr(command, "STAGES", {"a": (hang, "")})
+    monkeypatch.setattr(command, "LONGEST", 1)
+    assert command.check(Site(tmp_path), []) == ["a"]
+    assert "FAILED: not finished after 1 s" in capsys.readouterr().out
