@@ -75,7 +75,7 @@ async def test_a_closed_store_is_free_at_once_and_the_epoch_grows(url: str) -> N
     epochs = []
     for _ in range(2):
         store = await PostgresqlStore.open(url)
-        held = await store._transact(lambda c: acquire(c, "somebody"))
+        held = await store._transact(lambda c: acquire(c, "another process"))
         assert not held.taken
         epochs.append(held.epoch)
         await store.close()
