@@ -41,7 +41,7 @@ SHORTEST, LONGEST = 200.0, 500.0
 OBJECTIVE = "all=.*:1800:0.9"
 """How soon jobs have to start: within half an hour of the lab, a real minute at its usual scale."""
 
-_FAULTS = re.compile(r'<section aria-labelledby="faults">(.*?)</section>', re.DOTALL)
+_FAULTS = re.compile(r'<section[^>]* aria-labelledby="faults">(.*?)</section>', re.DOTALL)
 _ITEM = re.compile(r"<li\b.*?</li>", re.DOTALL)
 _VERDICT = re.compile(r'<h1 id="verdict">(.*?)</h1>', re.DOTALL)
 
@@ -106,6 +106,7 @@ class LoadedLab:
         found = _VERDICT.search(page)
         assert found is not None, page[:500]
         faults = _FAULTS.search(page)
+        assert (faults is not None) is ('id="faults"' in page), page[:500]
         items = _ITEM.findall(faults[1]) if faults is not None else []
         codes = tuple(str(one["code"]) for one in status["faults"])
         texts = tuple(map(_text, items))
