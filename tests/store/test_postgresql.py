@@ -13,9 +13,11 @@ from autoscaler.store.postgresql.address import Address
 from autoscaler.store.postgresql.database import PostgresqlDatabase
 from autoscaler.store.postgresql.errors import explained
 from autoscaler.store.postgresql.store import PostgresqlStore
+from tests.command_line import run
 from tests.patience import PATIENCE
 from tests.store.postgresql_server import PostgresqlServer
 from tests.store.records import delivery, job
+from tests.store.served import Served
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ async def test_a_closed_store_is_free_at_once_and_the_epoch_grows(url: str) -> N
     epochs = []
     for _ in range(2):
         store = await PostgresqlStore.open(url)
-        held = await store._transact(lambda c: acquire(c, "stranger"))
+        held = await store._transact(lambda c: acquire(c, "another process"))
         assert not held.taken
         epochs.append(held.epoch)
         await store.close()
@@ -225,3 +227,24 @@ def test_a_url_that_libpq_does_not_know_is_refused_without_showing_it() -> None:
 )
 def test_an_error_says_what_to_do(error: psycopg.Error, words: str) -> None:
     assert words in str(explained("postgresql://db/x", error))
+
+
+async def test_a_controller_serves_from_a_server_and_its_commands_say_what_to_use(
+    url: str, tmp_path: Path
+) -> None:
+    served = Served(tmp_path, tmp_path / "unused.db")
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(fleet.read_text().replace(f"sqlite:///{served.store}", url))
+    for first in (1, 3):
+        process = await served.start()
+        assert await served.deliver(first, first + 1) == [202, 202], served.log()
+        process.terminate()
+        async with asyncio.timeout(PATIENCE):
+            assert await process.wait() == 0, served.log()
+    store = await PostgresqlStore.open(url)
+    state = await store.load(0.0)
+    await store.close()
+    assert {job.id for job in state.jobs} == {1, 2, 3, 4}
+    assert not served.store.exists()
+    refused = await asyncio.to_thread(run, "store", "check", "-c", fleet)
+    assert (refused.exit_code, "back it up with pg_dump" in refused.stderr) == (1, True)
