@@ -151,8 +151,8 @@ def _refuse_contradictions(options: Options) -> None:
 
 def _refuse_options_of_other_machines(options: Options, kind: str) -> None:
     """Refuse options that would change nothing with these machines."""
-    of_pods = {"--namespace": options.namespace, "--image": options.image}
-    of_instances = {
+    of_pods: dict[str, object] = {"--namespace": options.namespace, "--image": options.image}
+    of_instances: dict[str, object] = {
         "--subnet": options.subnets or None,
         "--security-group": options.security_groups or None,
         "--instance-type": options.instance_type,

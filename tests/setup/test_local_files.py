@@ -62,7 +62,7 @@ def test_a_ca_that_cannot_sign_is_refused(tmp_path: Path, password: bytes) -> No
     write_missing(tmp_path, "ci", HOSTS[0], NOW)
     for name in ("server.pem", "server.key"):
         (tmp_path / name).unlink()
-    key = (
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey = (
         ec.generate_private_key(ec.SECP256R1())
         if password
         else rsa.generate_private_key(65537, 2048)
