@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from autoscaler.controller.ports.store import Delivery
+from autoscaler.controller.ports.store import Delivery, Store
 from autoscaler.store.sqlite.store import SqliteStore
 
 BODY_BYTES = 12_000
@@ -23,25 +23,26 @@ IN_FLIGHT = 64
 def make_body(dice: random.Random, number: int) -> bytes:
     """Return a body with the size of a workflow_job event, as compressible as one (to about a quarter)."""
     fields = {f"field_{n}": dice.randbytes(12).hex() for n in range(120)}
-    text = json.dumps({"id": number, **fields})
+    text = json.dumps({"id": f"{number:012}", **fields})
     filler = "https://api.github.com/repos/acme/widgets/actions/jobs/ " * 200
     return (text + filler)[:BODY_BYTES].encode()
 
 
 def delivery(bodies: list[bytes], number: int) -> Delivery:
-    """Return the delivery with this number at a rate."""
+    """Return the delivery with this number. Its body is new: the store knows a delivery by its body."""
     body = bodies[number % len(bodies)]
-    return Delivery(f"rate-{number}", "workflow_job", time.time(), body)
+    body = b'{"id": "%012d"' % number + body[len('{"id": "000000000000"') :]
+    return Delivery(f"d-{number}", "workflow_job", time.time(), body)
 
 
 async def at_a_rate(
-    store: SqliteStore, bodies: list[bytes], rate: float, count: int
+    store: Store, bodies: list[bytes], rate: float, count: int, first: int = 0
 ) -> list[float]:
-    """Return the seconds from when each delivery was due to its answer."""
+    """Return the seconds from when each delivery was due to its answer. `first` is the number of the first."""
     waits: list[float] = []
 
     async def one(number: int, due: float) -> None:
-        await store.accept(delivery(bodies, number))
+        assert await store.accept(delivery(bodies, first + number))
         waits.append(time.perf_counter() - due)
 
     # Tasks are made as they fall due: to make them all first takes half a second, by which every
@@ -55,19 +56,18 @@ async def at_a_rate(
     return waits
 
 
-async def flat_out(store: SqliteStore, bodies: list[bytes], seconds: float) -> float:
+async def flat_out(store: Store, bodies: list[bytes], seconds: float, first: int) -> float:
     """Return the deliveries a second with `IN_FLIGHT` callers that never pause."""
     end = time.perf_counter() + seconds
     done = 0
 
-    async def caller(name: int) -> None:
+    async def caller() -> None:
         nonlocal done
         while time.perf_counter() < end:
-            body = bodies[done % len(bodies)]
             done += 1
-            await store.accept(Delivery(f"{name}-{done}", "workflow_job", time.time(), body))
+            assert await store.accept(delivery(bodies, first + done))
 
-    await asyncio.gather(*(caller(name) for name in range(IN_FLIGHT)))
+    await asyncio.gather(*(caller() for _ in range(IN_FLIGHT)))
     return done / seconds
 
 
@@ -80,8 +80,8 @@ async def main(rate: float, seconds: float, folder: Path) -> None:
         await at_a_rate(store, bodies, rate, int(rate))  # the first second warms up
         await store.commit([], [], [delivery(bodies, number).key for number in range(int(rate))])
         await store.prune(time.time() + 1)
-        waits = sorted(await at_a_rate(store, bodies, rate, int(rate * seconds)))
-        most = await flat_out(store, bodies, seconds)
+        waits = sorted(await at_a_rate(store, bodies, rate, int(rate * seconds), int(rate)))
+        most = await flat_out(store, bodies, seconds, int(rate * (seconds + 1)))
     finally:
         await store.close()
     marks = {name: waits[int(len(waits) * part)] for name, part in (("p50", 0.5), ("p99", 0.99))}

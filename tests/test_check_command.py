@@ -272,12 +272,14 @@ def test_check_prints_warnings_beside_errors(example: Path) -> None:
     edit(example, "    os: windows", "    labels: [linux.rocm.gpu.2]\n    os: windows")
     of_all = [line for line in run("check", example).stderr.splitlines() if ": warning: " in line]
     assert len(of_all) == 3
-    edit(example, "sqlite:///state.db", "postgresql://autoscaler@db/autoscaler")
+    edit(example, "[g4dn.xlarge]", "[g4dn.xlrage]")
     for result in (run("check", example), run("serve", "-c", example)):
         lines = result.stderr.splitlines()
         assert (result.exit_code, result.stdout) == (2, "")
         assert [line for line in lines if ": warning: " in line] == of_all
-        assert [line.split(": ")[1] for line in lines if line not in of_all] == ["store"]
+        assert [line.split(": ")[1] for line in lines if line not in of_all] == [
+            'skus."windows.g4dn.xlarge".on[0].instance_types[0]'
+        ]
         assert lines == sorted(lines, key=lambda line: int(line.split(":")[1]))
     # A warning about a wrong key would be noise, and some need a file of the right form.
     edit(example, "os: windows", "os: window")
@@ -286,19 +288,18 @@ def test_check_prints_warnings_beside_errors(example: Path) -> None:
     assert [line.partition(": ")[2].partition(":")[0] for line in lines] == [
         "warning",
         "server.tls.certificate_file",
-        "store",
+        'skus."windows.g4dn.xlarge".on[0].instance_types[0]',
         'skus."windows.g4dn.xlarge".os',
     ]
 
 
 def test_check_prints_what_serve_would_refuse(example: Path) -> None:
-    edit(example, "sqlite:///state.db", "postgresql://autoscaler@db/autoscaler")
     edit(example, "region: us-east-1 ", "region: us-esat-1 ")
     (example.parent / "server.key").write_text("")
     result = run("check", example)
     assert result.exit_code == 2
     keys = [line.split(": ")[1] for line in result.stderr.splitlines()]
-    assert keys[:3] == ["server.tls.key_file", "store", "providers.us-east-1.ec2.region"]
+    assert keys[:2] == ["server.tls.key_file", "providers.us-east-1.ec2.region"]
 
 
 def test_check_of_a_scale_config_suggests_import() -> None:

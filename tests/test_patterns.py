@@ -30,8 +30,7 @@ _CATEGORIES = {codes.CATEGORY_SPACE: " ", codes.CATEGORY_DIGIT: "1", codes.CATEG
 
 def _modules() -> Iterator[ModuleType]:
     for one in pkgutil.walk_packages(autoscaler.__path__, "autoscaler."):
-        # Alembic alone imports these.
-        if ".migrations." not in one.name and not one.name.endswith("__main__"):
+        if not one.name.endswith("__main__"):
             yield importlib.import_module(one.name)
 
 

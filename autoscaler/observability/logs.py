@@ -32,7 +32,7 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-_CHATTY = ("alembic", "asyncio", "botocore", "boto3", "urllib3", "aiohttp.access", "werkzeug")
+_CHATTY = ("asyncio", "botocore", "boto3", "urllib3", "aiohttp.access", "werkzeug")
 """Libraries of which only warnings are logged: their other lines do not help an operator."""
 
 

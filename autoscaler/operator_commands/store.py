@@ -1,4 +1,4 @@
-"""The commands `autoscaler store backup`, `restore` and `check`."""
+"""The commands `autoscaler store backup`, `restore`, `check` and `copy`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +67,40 @@ def check(
     """
     with _upkeep(config) as upkeep:
         _print(upkeep.check(file), "store" if file is None else "backup")
+
+
+@store.command()
+def copy(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The URL of a store.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The URL of a new store.")],
+) -> None:
+    """Copy a store into an empty one, and compare every row.
+
+    SOURCE is the store of a stopped controller: a SQLite file for a PostgreSQL database, or the other way. The
+    command upgrades the schema of SOURCE, and changes no other part of it. Exits with 1 if a store is in use,
+    TARGET has rows, or a row differs: then TARGET is as before.
+    """
+    from contextlib import closing
+
+    from autoscaler.controller.ports.store import StoreError
+    from autoscaler.store.copying import copy as copied
+    from autoscaler.store.opening import open_database
+
+    try:
+        with (
+            closing(open_database(source, new=False)) as old,
+            closing(open_database(target)) as new,
+        ):
+            rows = copied(old, new)
+    except StoreError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    for table, number in rows.items():
+        typer.echo(f"{table:<16}  {number}")
+    typer.echo("every row was compared")
+    typer.echo(
+        "next: write the new URL in fleet.yaml, and start the controller. Do not use the old store again"
+    )
 
 
 @contextmanager

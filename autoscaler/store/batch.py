@@ -7,8 +7,6 @@ thread. `statements` writes the batch to the database.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Table
-
 from autoscaler.controller.ports.store import Cooldown, DeliveryKey, HistoryRow, Record
 from autoscaler.model.accounting import Usage
 from autoscaler.model.identifiers import Installations, Instant
@@ -21,6 +19,7 @@ from autoscaler.store.rows import (
     record_row,
     usage_row,
 )
+from autoscaler.store.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +87,7 @@ class Batch:
         usage = [usage_row(one) for one in decision.usage]
         # All values can be stored: from here on nothing is raised.
         for table, row in records:
-            key = row[next(iter(table.primary_key)).name]
-            self.records.setdefault(table, {})[key] = row
+            self.records.setdefault(table, {})[row[table.key]] = row
         self.history += history
         self.usage += usage
         for delivery in decision.applied:

@@ -6,30 +6,15 @@ reads and deletes only a few rows.
 
 from collections.abc import Collection
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Integer,
-    Table,
-    delete,
-    literal,
-    not_,
-    select,
-    tuple_,
-)
-
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.reasons import spells
+from autoscaler.store.database import Connection
 from autoscaler.store.tables import (
-    cooldowns,
-    history,
-    inbox,
-    jobs,
-    launch_requests,
-    machines,
-    reruns,
-    runners,
-    usage,
+    JOBS,
+    LAUNCH_REQUESTS,
+    MACHINES,
+    RERUNS,
+    RUNNERS,
 )
 
 PRUNE_AT_ONCE = 100
@@ -44,52 +29,62 @@ Cursor = tuple[Instant, int]
 START: Cursor = (0.0, -1)
 
 _KINDS = {
-    "job": jobs,
-    "launch_request": launch_requests,
-    "machine": machines,
-    "runner": runners,
-    "rerun": reruns,
+    "job": JOBS,
+    "launch_request": LAUNCH_REQUESTS,
+    "machine": MACHINES,
+    "runner": RUNNERS,
+    "rerun": RERUNS,
+}
+_NUMBERED = {JOBS, RERUNS}
+"""Their keys are 64-bit numbers."""
+
+# A machine's launch request and runners are kept as long as the machine.
+_UNUSED = {
+    "launch_request": "NOT EXISTS (SELECT 1 FROM machines WHERE launch_request = launch_requests.id)",
+    "runner": "NOT EXISTS (SELECT 1 FROM machines WHERE id = runners.machine)",
 }
 
 
 def prune_records(connection: Connection, before: Instant) -> int:
     """Delete some records that ended before this moment. Return their number; 0 if none are left."""
-    # A machine's launch request and runners are kept as long as the machine.
-    used = select(machines.c.id).where(machines.c.launch_request == launch_requests.c.id).exists()
-    carried = select(machines.c.id).where(machines.c.id == runners.c.machine).exists()
     return (
-        _prune_some(connection, "job", jobs, jobs.c.ended_at < before)
-        or _prune_some(connection, "machine", machines, machines.c.ended_at < before)
-        or _prune_some(
-            connection,
-            "launch_request",
-            launch_requests,
-            launch_requests.c.ended_at < before,
-            not_(used),
-        )
-        or _prune_some(connection, "runner", runners, runners.c.ended_at < before, not_(carried))
-        or _prune_some(connection, "rerun", reruns, reruns.c.ended_at < before)
+        _prune_some(connection, "job", before)
+        or _prune_some(connection, "machine", before)
+        or _prune_some(connection, "launch_request", before)
+        or _prune_some(connection, "runner", before)
+        or _prune_some(connection, "rerun", before)
     )
 
 
 def prune_deliveries(connection: Connection, before: Instant) -> int:
     """Delete some old applied deliveries. Return their number; 0 if none are left."""
-    some = select(inbox.c.seq).where(inbox.c.received_at < before, inbox.c.applied)
-    gone = connection.execute(delete(inbox).where(inbox.c.seq.in_(some.limit(PRUNE_AT_ONCE))))
-    return gone.rowcount
+    return connection.write(
+        "DELETE FROM inbox WHERE seq IN (SELECT seq FROM inbox "
+        "WHERE received_at < :before AND applied = 1 LIMIT :some)",
+        before=before,
+        some=PRUNE_AT_ONCE,
+    )
 
 
-def _prune_some(
-    connection: Connection, kind: str, table: Table, *where: ColumnElement[bool]
-) -> int:
-    key = next(iter(table.primary_key))
-    keys = list(connection.execute(select(key).where(*where).limit(PRUNE_AT_ONCE)).scalars())
+def _prune_some(connection: Connection, kind: str, before: Instant) -> int:
+    table, unused = _KINDS[kind], _UNUSED.get(kind, "true")
+    found = connection.read(
+        f"SELECT {table.key} FROM {table.name} "  # noqa: S608 - only constants
+        f"WHERE ended_at < :before AND {unused} LIMIT :some",
+        before=before,
+        some=PRUNE_AT_ONCE,
+    )
+    keys = [key for (key,) in found]
     if keys:
-        names = [str(value) for value in keys]
-        connection.execute(
-            delete(history).where(history.c.kind == kind, history.c.record.in_(names))
+        connection.write(
+            "DELETE FROM history WHERE kind = :kind AND record = ANY (:names)",
+            kind=kind,
+            names=[str(key) for key in keys],
         )
-        connection.execute(delete(table).where(key.in_(keys)))
+        connection.write(
+            f"DELETE FROM {table.name} WHERE {table.key} = ANY (:keys)",  # noqa: S608 - constants
+            keys=keys,
+        )
     return len(keys)
 
 
@@ -102,38 +97,36 @@ def prune_history(
 
     Returns the cursor for the next call, or None at the end.
     """
-    place = tuple_(history.c.at, history.c.seq)
-    rows = connection.execute(
-        select(history.c.seq, history.c.at, history.c.kind, history.c.record)
-        .where(
-            history.c.at < before, history.c.at >= after[0], place > tuple_(*map(literal, after))
-        )
-        .order_by(history.c.at, history.c.seq)
-        .limit(LOOK_AT_ONCE)
-    ).all()
+    rows = connection.read(
+        "SELECT seq, at, kind, record FROM history "
+        "WHERE at < :before AND at >= :at AND (at, seq) > (:at, :seq) ORDER BY at, seq LIMIT :some",
+        before=before,
+        at=after[0],
+        seq=after[1],
+        some=LOOK_AT_ONCE,
+    )
     named: dict[str, set[str]] = {}
-    for row in rows:
-        named.setdefault(row.kind, set()).add(row.record)
+    for _, _, kind, record in rows:
+        named.setdefault(kind, set()).add(record)
     stays = {kind: _existing(connection, kind, names) for kind, names in named.items()}
     gone = [
-        row.seq
-        for row in rows
-        if row.record not in stays[row.kind]
-        and not (row.kind == spells.KIND and row.at >= faults_before)
+        seq
+        for seq, at, kind, record in rows
+        if record not in stays[kind] and not (kind == spells.KIND and at >= faults_before)
     ]
     if gone:
-        connection.execute(delete(history).where(history.c.seq.in_(gone)))
-    return (rows[-1].at, rows[-1].seq) if len(rows) == LOOK_AT_ONCE else None
+        connection.write("DELETE FROM history WHERE seq = ANY (:gone)", gone=gone)
+    return (rows[-1][1], rows[-1][0]) if len(rows) == LOOK_AT_ONCE else None
 
 
 def prune_cooldowns(connection: Connection, before: Instant) -> None:
     """Delete cooldowns that ended before this moment."""
-    connection.execute(delete(cooldowns).where(cooldowns.c.until < before))
+    connection.write("DELETE FROM cooldowns WHERE until < :before", before=before)
 
 
 def prune_usage(connection: Connection, before: int) -> None:
     """Delete what machines were used for before this day. Pruned each hour, it is one day at most."""
-    connection.execute(delete(usage).where(usage.c.day < before))
+    connection.write("DELETE FROM usage WHERE day < :before", before=before)
 
 
 def _existing(connection: Connection, kind: str, names: Collection[str]) -> frozenset[str]:
@@ -141,10 +134,11 @@ def _existing(connection: Connection, kind: str, names: Collection[str]) -> froz
     table = _KINDS.get(kind)
     if table is None:
         return frozenset()
-    key = next(iter(table.primary_key))
     keys: list[int] | list[str] = list(names)
-    if isinstance(key.type, Integer):
+    if table in _NUMBERED:
         keys = [int(one) for one in names if one.isascii() and one.isdecimal() and len(one) < 19]
-    return frozenset(
-        str(one) for one in connection.execute(select(key).where(key.in_(keys))).scalars()
+    found = connection.read(
+        f"SELECT {table.key} FROM {table.name} WHERE {table.key} = ANY (:keys)",  # noqa: S608 - constants
+        keys=keys,
     )
+    return frozenset(str(key) for (key,) in found)

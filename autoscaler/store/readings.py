@@ -3,14 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, delete, select
-
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.prices_and_quotas import Reading, ReadingKind
+from autoscaler.store.database import Connection
 from autoscaler.store.rows import Row, moment, name
-from autoscaler.store.sqlite_bulk import insert
-from autoscaler.store.tables import readings
+from autoscaler.store.tables import READINGS
 
 
 def reading_rows(provider: ProviderName, kind: ReadingKind, kept: Sequence[Reading]) -> list[Row]:
@@ -25,10 +23,13 @@ def replace_readings(
     connection: Connection, provider: ProviderName, kind: ReadingKind, rows: list[Row]
 ) -> None:
     """Replace all rows of the provider and kind with these rows."""
-    old = (readings.c.provider == provider) & (readings.c.kind == kind.value)
-    connection.execute(delete(readings).where(old))
+    connection.write(
+        "DELETE FROM readings WHERE provider = :provider AND kind = :kind",
+        provider=provider,
+        kind=kind.value,
+    )
     if rows:
-        insert(connection, readings, rows)
+        connection.insert(READINGS, rows)
 
 
 def read_readings(
@@ -38,9 +39,12 @@ def read_readings(
 
     Skips damaged rows: the controller reads them from the provider again, and can start without them.
     """
-    wanted = (readings.c.provider == provider) & (readings.c.kind == kind.value)
-    rows = connection.execute(select(readings).where(wanted)).mappings()
-    found = (_reading(dict(row)) for row in rows)
+    rows = connection.read(
+        "SELECT name, value, read_at FROM readings WHERE provider = :provider AND kind = :kind",
+        provider=provider,
+        kind=kind.value,
+    )
+    found = (_reading(*row) for row in rows)
     return tuple(sorted(one for one in found if one is not None))
 
 
@@ -56,11 +60,11 @@ def _row(provider: ProviderName, kind: ReadingKind, reading: Reading) -> Row:
     }
 
 
-def _reading(row: Row) -> Reading | None:
+def _reading(reading: str, value: object, read_at: object) -> Reading | None:
     try:
-        value, read_at = float(str(row["value"])), float(str(row["read_at"]))
+        amount, at = float(str(value)), float(str(read_at))
     except ValueError:
         return None
-    if not (0.0 <= value < math.inf and math.isfinite(read_at)):
+    if not (0.0 <= amount < math.inf and math.isfinite(at)):
         return None
-    return Reading(str(row["name"]), value, read_at)
+    return Reading(reading, amount, at)

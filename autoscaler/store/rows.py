@@ -7,8 +7,6 @@ transaction that other callers share.
 import math
 from typing import NamedTuple
 
-from sqlalchemy import Table
-
 from autoscaler.controller.ports.store import (
     Cooldown,
     Delivery,
@@ -26,6 +24,7 @@ from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchReque
 from autoscaler.model.machines.machine import Machine
 from autoscaler.store import tables
 from autoscaler.store.codec import encode
+from autoscaler.store.tables import Table
 
 Row = dict[str, object]
 
@@ -67,28 +66,28 @@ def _columns(record: Record) -> tuple[Table, Row, Instant | None]:
         case Job():
             ended_at = _first(record.completed_at, record.updated_at)
             over = record.state is JobState.COMPLETED
-            return tables.jobs, {"id": job_key(record.id)}, ended_at if over else None
+            return tables.JOBS, {"id": job_key(record.id)}, ended_at if over else None
         case LaunchRequest():
             ended_at = _first(record.settled_at, record.created_at)
             over = record.state is LaunchRequestState.SETTLED
             key = name(record.id, "launch request id")
-            return tables.launch_requests, {"id": key}, ended_at if over else None
+            return tables.LAUNCH_REQUESTS, {"id": key}, ended_at if over else None
         case Machine():
             columns: Row = {
                 "id": name(record.id, "machine id"),
                 "launch_request": name(record.launch_request, "machine's launch request"),
             }
             # A failed slot without a machine has ended, too: it counts in no limit.
-            return tables.machines, columns, None if record.occupies else record.prunable_from
+            return tables.MACHINES, columns, None if record.occupies else record.prunable_from
         case Runner():
             columns = {
                 "name": name(record.name, "runner name"),
                 "machine": name(record.machine, "runner's machine"),
             }
             over = record.state is RunnerState.DONE
-            return tables.runners, columns, record.since if over else None
+            return tables.RUNNERS, columns, record.since if over else None
         case Rerun():
-            return tables.reruns, {"job": job_key(record.job)}, record.ended_at
+            return tables.RERUNS, {"job": job_key(record.job)}, record.ended_at
 
 
 def history_row(row: HistoryRow) -> Row:

@@ -4,55 +4,59 @@ All migrations run in the caller's transaction, so a crash leaves the old schema
 downgrades.
 """
 
-from collections.abc import Collection
-from pathlib import Path
-
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect
+from string import Template
 
 from autoscaler.controller.ports.store import StoreError
+from autoscaler.store.database import Connection
+from autoscaler.store.migrations import MIGRATIONS
+from autoscaler.store.tables import META
 
-MIGRATIONS = Path(__file__).parent / "migrations"
+NEWEST_SCHEMA = max(MIGRATIONS)
+"""The schema that this version writes."""
+
+VERSION = "schema"
+"""The key of the version in `meta`."""
+
+_ALEMBIC = "alembic_version"
+"""The table of the version in a file that was last written with alembic. The versions are the same."""
 
 
-def migrate(connection: Connection) -> None:
-    """Upgrade to the newest schema inside the caller's transaction.
+def migrate(connection: Connection, until: str = NEWEST_SCHEMA) -> None:
+    """Upgrade to the schema `until` inside the caller's transaction.
 
     Raises: StoreError if a newer version or another program wrote the database.
     """
-    found = set(MigrationContext.configure(connection).get_current_heads())
+    found = read_schema(connection)
+    if found is None and connection.tables():
+        raise StoreError("contains tables of another program: name another store")
     refuse_newer(found)
-    if not found and inspect(connection).get_table_names():
-        raise StoreError("the file contains tables of another program: name another file")
-    if found != {newest_schema()}:
-        command.upgrade(_config(connection), "head")
+    for version, statements in MIGRATIONS.items():
+        if (found or "") < version <= until:
+            for statement in statements:
+                connection.write(Template(statement).substitute(connection.types))
+    if _ALEMBIC in connection.tables():
+        connection.write(f"DROP TABLE {_ALEMBIC}")
+    if read_schema(connection) != until:
+        connection.upsert(META, [{"key": VERSION, "value": until}])
 
 
-def newest_schema() -> str:
-    """Return the schema that this version writes."""
-    newest = ScriptDirectory(str(MIGRATIONS)).get_current_head()
-    assert newest is not None
-    return newest
+def read_schema(connection: Connection) -> str | None:
+    """Return the version of the database's schema, or None if it is not a store."""
+    tables = connection.tables()
+    if not tables >= {"meta", "inbox", "history"}:
+        return None
+    if _ALEMBIC in tables:
+        found = connection.read(f"SELECT version_num FROM {_ALEMBIC}")  # noqa: S608 - a constant
+    else:
+        found = connection.read("SELECT value FROM meta WHERE key = :key", key=VERSION)
+    return str(found[0][0]) if found else None
 
 
-def refuse_newer(found: Collection[str]) -> None:
-    """Raise StoreError if this version does not know one of these schemas."""
-    known = {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
-    if not known.issuperset(found):
+def refuse_newer(found: str | None) -> None:
+    """Raise StoreError if this version does not know this schema."""
+    if found is not None and found not in MIGRATIONS:
         raise StoreError(
-            f"written by a newer version of this program (schema {', '.join(sorted(found))}, "
-            f"this one knows up to {newest_schema()}): run that version, or restore "
+            f"written by a newer version of this program (schema {found}, "
+            f"this one knows up to {NEWEST_SCHEMA}): run that version, or restore "
             "a backup made before the upgrade"
         )
-
-
-def _config(connection: Connection) -> Config:
-    config = Config()
-    # The configuration parser would interpolate a percent sign in the path.
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    config.attributes["connection"] = connection
-    return config

@@ -1,24 +1,10 @@
-"""The store's queries, in portable SQL, for use in an open transaction.
-
-Bulk writes, which differ between databases, are in `sqlite_bulk`.
-"""
+"""The store's queries, in SQL that all databases understand, for use in an open transaction."""
 
 import secrets
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Table,
-    func,
-    not_,
-    or_,
-    select,
-    true,
-)
 
 from autoscaler.controller.ports.store import (
     Cooldown,
@@ -45,41 +31,43 @@ from autoscaler.model.machines.machine import Machine
 from autoscaler.store.batch import Batch
 from autoscaler.store.bodies import decompress
 from autoscaler.store.codec import CorruptRecordError, R, decode
+from autoscaler.store.database import Connection, Value
 from autoscaler.store.rows import Row, read_history
-from autoscaler.store.sqlite_bulk import add, insert, insert_unknown, mark_applied, upsert
 from autoscaler.store.tables import (
-    cooldowns,
-    history,
-    inbox,
-    jobs,
-    launch_requests,
-    machines,
-    meta,
-    reruns,
-    runners,
-    usage,
+    COOLDOWNS,
+    HISTORY,
+    INBOX,
+    JOBS,
+    LAUNCH_REQUESTS,
+    MACHINES,
+    META,
+    RERUNS,
+    RUNNERS,
+    USAGE,
+    Table,
 )
 
-READ_AT_ONCE = 500
-"""Maximum number of keys in one query: SQLite allows 32,766 variables, older versions 999."""
+_KEPT = "(ended_at IS NULL OR ended_at > :horizon)"
+_KEPT_OR_CARRIED = f"{_KEPT} OR machine IN (SELECT id FROM machines WHERE {_KEPT})"  # noqa: S608 - constants
+_KEPT_OR_USED = f"{_KEPT} OR id IN (SELECT launch_request FROM machines WHERE {_KEPT})"  # noqa: S608 - constants
 
 
 def write(connection: Connection, batch: Batch) -> frozenset[DeliveryKey]:
     """Write a batch. Return the keys of the new deliveries."""
     if batch.applied:
         # Before the inserts: a delivery that is accepted after it was applied is a new one.
-        mark_applied(connection, list(batch.applied))
+        connection.mark_applied(list(batch.applied))
     fresh: frozenset[DeliveryKey] = frozenset()
     if batch.inbox:
-        fresh = insert_unknown(connection, list(batch.inbox.values()))
+        fresh = connection.insert_unknown(list(batch.inbox.values()))
     for table, changed in batch.records.items():
-        upsert(connection, table, list(changed.values()))
+        connection.upsert(table, list(changed.values()))
     if batch.history:
-        insert(connection, history, batch.history)
+        connection.insert(HISTORY, batch.history)
     if batch.cooldowns:
-        upsert(connection, cooldowns, list(batch.cooldowns.values()))
+        connection.upsert(COOLDOWNS, list(batch.cooldowns.values()))
     if batch.usage:
-        add(connection, usage, batch.usage)
+        connection.add(USAGE, batch.usage)
     if batch.installations is not None:
         former = msgspec.json.encode(batch.installations.former).decode()
         _set_meta(connection, "installation", batch.installations.own)
@@ -99,43 +87,34 @@ def load(connection: Connection, horizon: Instant) -> SavedState:
     """
     heartbeat = _get_meta(connection, "heartbeat")
     arrived_until = _get_meta(connection, "arrived_until")
-    kept = select(machines.c.id).where(_kept(machines, horizon))
-    of_machines = select(machines.c.launch_request).where(_kept(machines, horizon))
-    of_kept = or_(_kept(runners, horizon), runners.c.machine.in_(kept))
-    found_runners = _read(connection, runners, of_kept, Runner)
+    runners = _read(connection, RUNNERS, Runner, _KEPT_OR_CARRIED, horizon=horizon)
     return SavedState(
         installations=Installations(_installation(connection), _former_installations(connection)),
         heartbeat=None if heartbeat is None else float(heartbeat),
-        jobs=_jobs(connection, horizon, found_runners),
+        jobs=_jobs(connection, horizon, runners),
         launch_requests=_read(
-            connection,
-            launch_requests,
-            or_(_kept(launch_requests, horizon), launch_requests.c.id.in_(of_machines)),
-            LaunchRequest,
+            connection, LAUNCH_REQUESTS, LaunchRequest, _KEPT_OR_USED, horizon=horizon
         ),
-        machines=_read(connection, machines, _kept(machines, horizon), Machine),
-        runners=found_runners,
+        machines=_read(connection, MACHINES, Machine, _KEPT, horizon=horizon),
+        runners=runners,
         cooldowns=_cooldowns(connection),
         unapplied=_unapplied(connection),
         arrived_until=None if arrived_until is None else float(arrived_until),
-        reruns=_read(connection, reruns, true(), Rerun),
+        reruns=_read(connection, RERUNS, Rerun),
     )
 
 
 def _jobs(connection: Connection, horizon: Instant, of: Iterable[Runner]) -> tuple[Job, ...]:
     """Return the jobs that have not ended, or ended after `horizon`, and those of these runners."""
-    found = _read(connection, jobs, _kept(jobs, horizon), Job)
+    found = _read(connection, JOBS, Job, _KEPT, horizon=horizon)
     known = {job.id for job in found}
     others = sorted({one.job for one in of if one.job is not None} - known)
-    for start in range(0, len(others), READ_AT_ONCE):
-        some = jobs.c.id.in_(others[start : start + READ_AT_ONCE])
-        found += _read(connection, jobs, some, Job)
-    return found
+    return found + _read(connection, JOBS, Job, "id = ANY (:ids)", ids=others)
 
 
 def find_job(connection: Connection, job: int) -> Job | None:
     """Return a job of any age, or None if its row was deleted."""
-    found = _read(connection, jobs, jobs.c.id == job, Job)
+    found = _read(connection, JOBS, Job, "id = :id", id=job)
     return found[0] if found else None
 
 
@@ -143,21 +122,18 @@ def read_rows_of(
     connection: Connection, kind: str, record: str, limit: int, until: Instant
 ) -> tuple[HistoryRow, ...]:
     """Return the newest `limit` history rows of one record that are not after `until`, oldest first."""
-    newest = (
-        select(history)
-        .where(history.c.kind == kind, history.c.record == record, history.c.at <= until)
-        .order_by(history.c.seq.desc())
-        .limit(limit)
-    )
-    rows = connection.execute(newest).mappings().all()
-    return tuple(read_history(dict(row)) for row in reversed(rows))
+    newest = "kind = :kind AND record = :record AND at <= :until ORDER BY seq DESC LIMIT :limit"
+    rows = _rows(connection, HISTORY, newest, kind=kind, record=record, until=until, limit=limit)
+    return tuple(read_history(row) for row in reversed(rows))
 
 
 def read_usage(connection: Connection, since: int) -> tuple[Usage, ...]:
     """Return the sums over all days since this one. See `Store.usage`."""
-    key = (usage.c.provider, usage.c.sku, usage.c.repository, usage.c.use)
-    sums = (func.sum(column) for column in (usage.c.seconds, usage.c.dollars, usage.c.times))
-    rows = connection.execute(select(*key, *sums).where(usage.c.day >= since).group_by(*key))
+    rows = connection.read(
+        "SELECT provider, sku, repository, use, sum(seconds), sum(dollars), sum(times) FROM usage "
+        "WHERE day >= :since GROUP BY provider, sku, repository, use",
+        since=since,
+    )
     try:
         return tuple(
             Usage(since, ProviderName(provider), SkuName(sku), repository, MachineUse(use), *found)
@@ -167,26 +143,25 @@ def read_usage(connection: Connection, since: int) -> tuple[Usage, ...]:
         raise StoreError(f"a row of usage is damaged: {error}") from error
 
 
-def _key(table: Table) -> Column[Any]:
-    return next(iter(table.primary_key))
-
-
-def _kept(table: Table, horizon: Instant) -> ColumnElement[bool]:
-    return or_(table.c.ended_at.is_(None), table.c.ended_at > horizon)
+def _rows(connection: Connection, table: Table, where: str, /, **values: Value) -> list[Row]:
+    """Return the whole rows for which the condition is true."""
+    columns = ", ".join(table.columns)
+    sql = f"SELECT {columns} FROM {table.name} WHERE {where}"  # noqa: S608 - only constants
+    return [dict(zip(table.columns, row, strict=True)) for row in connection.read(sql, **values)]
 
 
 def _read(
-    connection: Connection,
-    table: Table,
-    where: ColumnElement[bool],
-    kind: type[R],
+    connection: Connection, table: Table, kind: type[R], where: str = "true", /, **values: Value
 ) -> tuple[R, ...]:
-    key = _key(table)
-    rows = connection.execute(select(key, table.c.record).where(where).order_by(key))
-    return tuple(_decoded(((row[0], row[1]) for row in rows), table, kind))
+    """Return the records for which the condition is true, by key."""
+    sql = (
+        f"SELECT {table.key}, record FROM {table.name} "  # noqa: S608 - only constants
+        f"WHERE {where} ORDER BY {table.key}"
+    )
+    return tuple(_decoded(connection.read(sql, **values), table, kind))
 
 
-def _decoded(rows: Iterable[tuple[Any, str]], table: Table, kind: type[R]) -> Iterable[R]:
+def _decoded(rows: Iterable[tuple[Any, ...]], table: Table, kind: type[R]) -> Iterable[R]:
     for key, text in rows:
         try:
             yield decode(kind, text)
@@ -195,8 +170,7 @@ def _decoded(rows: Iterable[tuple[Any, str]], table: Table, kind: type[R]) -> It
 
 
 def _cooldowns(connection: Connection) -> tuple[Cooldown, ...]:
-    rows = connection.execute(select(cooldowns).order_by(cooldowns.c.key)).mappings()
-    return tuple(_cooldown(dict(row)) for row in rows)
+    return tuple(map(_cooldown, _rows(connection, COOLDOWNS, "true ORDER BY key")))
 
 
 def _cooldown(row: dict[str, Any]) -> Cooldown:
@@ -207,8 +181,8 @@ def _cooldown(row: dict[str, Any]) -> Cooldown:
 
 
 def _unapplied(connection: Connection) -> tuple[Delivery, ...]:
-    waiting = select(inbox).where(not_(inbox.c.applied)).order_by(inbox.c.seq)
-    return tuple(_delivery(dict(row)) for row in connection.execute(waiting).mappings())
+    # The text of the index's condition: SQLite compares it.
+    return tuple(map(_delivery, _rows(connection, INBOX, "applied = 0 ORDER BY seq")))
 
 
 def _delivery(row: Row) -> Delivery:
@@ -240,8 +214,9 @@ def _former_installations(connection: Connection) -> tuple[InstallationId, ...]:
 
 
 def _get_meta(connection: Connection, key: str) -> str | None:
-    return connection.execute(select(meta.c.value).where(meta.c.key == key)).scalar()
+    found = connection.read("SELECT value FROM meta WHERE key = :key", key=key)
+    return str(found[0][0]) if found else None
 
 
 def _set_meta(connection: Connection, key: str, value: str) -> None:
-    upsert(connection, meta, [{"key": key, "value": value}])
+    connection.upsert(META, [{"key": key, "value": value}])

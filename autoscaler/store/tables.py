@@ -1,134 +1,67 @@
-"""The tables, as SQLAlchemy Core objects. The migrations create the same tables.
+"""The tables' columns, in the order in which `rows` gives their values. The migrations create the tables.
 
 The column `record` contains the whole record as JSON. The other columns repeat values for queries.
 `ended_at` is null until the record has ended.
 """
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Double,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    UniqueConstraint,
-    text,
-)
-
-metadata = MetaData()
-
-_serial = BigInteger().with_variant(Integer(), "sqlite")
-"""A 64-bit integer that can be an automatic primary key. SQLite supports these for INTEGER only."""
+from dataclasses import dataclass
+from typing import Final
 
 
-def _records(name: str, *first: Column[int] | Column[str]) -> Table:
+@dataclass(frozen=True, eq=False, slots=True)
+class Table:
+    """A table. The first `keys` columns are its primary key."""
+
+    name: str
+    columns: tuple[str, ...]
+    keys: int = 1
+
+    @property
+    def key(self) -> str:
+        """The first column of the primary key."""
+        return self.columns[0]
+
+
+def _records(name: str, *first: str) -> Table:
     """Return the table of one kind of record. `first` are its key and the column that other tables name."""
-    return Table(
-        name,
-        metadata,
-        *first,
-        Column("state", Text, nullable=False),
-        Column("ended_at", Double),
-        Column("record", Text, nullable=False),
-        Index(f"{name}_ended_at", "ended_at"),
-    )
+    return Table(name, (*first, "state", "ended_at", "record"))
 
 
-jobs = _records("jobs", Column("id", _serial, primary_key=True, autoincrement=False))
-launch_requests = _records("launch_requests", Column("id", Text, primary_key=True))
-machines = _records(
-    "machines",
-    Column("id", Text, primary_key=True),
-    Column("launch_request", Text, nullable=False),
-)
-Index("machines_launch_request", machines.c.launch_request)
-runners = _records(
-    "runners", Column("name", Text, primary_key=True), Column("machine", Text, nullable=False)
-)
-reruns = _records("reruns", Column("job", _serial, primary_key=True, autoincrement=False))
+JOBS: Final = _records("jobs", "id")
+LAUNCH_REQUESTS: Final = _records("launch_requests", "id")
+MACHINES: Final = _records("machines", "id", "launch_request")
+RUNNERS: Final = _records("runners", "name", "machine")
+RERUNS: Final = _records("reruns", "job")
 
-inbox = Table(
-    "inbox",
-    metadata,
-    Column("seq", _serial, primary_key=True),
-    Column("id", Text, nullable=False),
-    Column("body_sha256", LargeBinary, nullable=False),
-    Column("event", Text, nullable=False),
-    Column("received_at", Double, nullable=False),
-    Column("applied", Boolean, nullable=False),
-    Column("body", LargeBinary, nullable=False),
-    UniqueConstraint("body_sha256", name="inbox_body"),
-    Index("inbox_received_at", "received_at"),
-    Index(
-        "inbox_unapplied",
-        "seq",
-        # The text that SQLAlchemy writes for `NOT applied`: SQLite compares the text.
-        sqlite_where=text("applied = 0"),
-        postgresql_where=text("NOT applied"),
-    ),
+INBOX: Final = Table(
+    "inbox", ("seq", "id", "body_sha256", "event", "received_at", "applied", "body")
 )
 """Webhook deliveries. `seq` is the order of arrival. `id` is X-GitHub-Delivery, which GitHub's signature
-does not cover, so the digest of the body is the key. `body` is compressed."""
+does not cover, so the digest of the body is unique. `body` is compressed. `applied` is 0 or 1."""
 
-history = Table(
-    "history",
-    metadata,
-    Column("seq", _serial, primary_key=True),
-    Column("at", Double, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("record", Text, nullable=False),
-    Column("event", Text, nullable=False),
-    Column("detail", Text, nullable=False),
-    Column("code", Text, nullable=False, server_default=""),
-    Index("history_record", "kind", "record", "seq"),
-    Index("history_at", "at"),
+HISTORY: Final = Table("history", ("seq", "at", "kind", "record", "event", "detail", "code"))
+
+COOLDOWNS: Final = Table(
+    "cooldowns", ("key", "until", "failures", "reason", "failure", "image", "error")
 )
 
-cooldowns = Table(
-    "cooldowns",
-    metadata,
-    Column("key", Text, primary_key=True),
-    Column("until", Double, nullable=False),
-    Column("failures", Integer, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("failure", Text, nullable=False),
-    Column("image", Text, nullable=False),
-    Column("error", Text, nullable=False, server_default=""),
-)
-
-readings = Table(
-    "readings",
-    metadata,
-    Column("provider", Text, primary_key=True),
-    Column("kind", Text, primary_key=True),
-    Column("name", Text, primary_key=True),
-    Column("value", Double, nullable=False),
-    Column("read_at", Double, nullable=False),
-)
+READINGS: Final = Table("readings", ("provider", "kind", "name", "value", "read_at"), keys=3)
 """The latest prices, quotas and sums of foreign machines of the providers (see `Store.save_readings`)."""
 
-usage = Table(
+USAGE: Final = Table(
     "usage",
-    metadata,
-    Column("day", Integer, primary_key=True),
-    Column("provider", Text, primary_key=True),
-    Column("sku", Text, primary_key=True),
-    Column("repository", Text, primary_key=True),
-    Column("use", Text, primary_key=True),
-    Column("seconds", Double, nullable=False),
-    Column("dollars", Double, nullable=False),
-    Column("times", Integer, nullable=False),
-    sqlite_with_rowid=False,
+    ("day", "provider", "sku", "repository", "use", "seconds", "dollars", "times"),
+    keys=5,
 )
 """What the time of machines bought: one row for each day and key, of about 100 bytes (see `Usage`)."""
 
-meta = Table(
-    "meta",
-    metadata,
-    Column("key", Text, primary_key=True),
-    Column("value", Text, nullable=False),
+LEASE: Final = Table("lease", ("name", "holder", "epoch", "expires"))
+"""The process that uses a PostgreSQL database (see `lease`)."""
+
+META: Final = Table("meta", ("key", "value"))
+"""Single values: the version of the schema, the heartbeat, the installation IDs."""
+
+TABLES: Final = (
+    *(JOBS, LAUNCH_REQUESTS, MACHINES, RUNNERS, RERUNS),
+    *(INBOX, HISTORY, COOLDOWNS, READINGS, USAGE, LEASE, META),
 )

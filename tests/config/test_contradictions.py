@@ -139,6 +139,8 @@ def test_all_errors_are_reported_at_once_in_the_order_of_the_file(folder: Folder
     [
         ("sqlite:///state.db", "postgresql://u:hunter2@db/x"),
         ("sqlite:///state.db", "postgresql://u@db/x?password=hunter2"),
+        ("sqlite:///state.db", "postgresql://u@db/x?PASSWORD=hunter2"),
+        ("sqlite:///state.db", "postgresql://u@db/x?password_file=hunter2"),
         ("http://127.0.0.1:8443", "https://u:hunter2@f.example"),
         ("webhook_secret_file: secret", "webhook_secret_file: hunter2"),
         ("webhook_secret_file: secret", "webhook_secret: hunter2"),
@@ -323,11 +325,14 @@ def test_a_placeholder_with_any_name_is_an_error(
     assert problem.fix == "write your own value"
 
 
-def test_the_fix_for_another_store_names_only_what_is_implemented(
+def test_the_fix_for_another_store_names_what_is_implemented(
     folder: Folder,
 ) -> None:
     problem = folder.problem(changed(("sqlite:///state.db", "mysql://x/y")))
-    assert (problem.what, problem.fix) == ("is not a SQLite file", "write sqlite:///FILE")
+    assert (problem.what, problem.fix) == (
+        "is not a SQLite file",
+        "write sqlite:///FILE or postgresql://USER@HOST/DATABASE",
+    )
 
 
 def test_a_file_without_providers_says_to_add_the_missing_one(folder: Folder) -> None:

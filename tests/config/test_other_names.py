@@ -181,7 +181,7 @@ VALUES = [
     ("sqlite:///state.db", "sqlite://state.db", 9, "store", "SQLite", "write sqlite:///state.db:"),
     ("sqlite:///state.db", "state.db", 9, "store", "SQLite", "write sqlite:///state.db:"),
     ("sqlite:///state.db", "/srv/s.db", 9, "store", "SQLite", "write sqlite:////srv/s.db:"),
-    ("sqlite:///state.db", "postgres://a@b/c", 9, "store", "PostgreSQL", "sqlite:///FILE"),
+    ("sqlite:///state.db", "postgres://a@b/c", 9, "store", "postgres:", "write postgresql:"),
     (
         "http://127.0.0.1:8443",
         "fleet.internal:8443",

@@ -260,12 +260,38 @@ def test_an_unusable_app_key_is_reported(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("files", [True, False])
-def test_a_store_kind_that_is_not_implemented_is_reported(folder: Folder, files: bool) -> None:
-    text = changed(("sqlite:///state.db", "postgresql://autoscaler@db/autoscaler"))
-    (problem,) = unserved(folder.load(text), files=files)
-    assert (problem.line, problem.key) == (9, "store")
-    assert problem.what == "PostgreSQL is not implemented yet"
-    assert problem.fix == "write sqlite:///FILE"
+@pytest.mark.parametrize("url", ["postgresql://u@db/x", "postgresql://u@db/x?sslmode=prefer"])
+def test_a_server_of_the_store_without_encryption_is_a_warning(
+    folder: Folder, url: str, files: bool
+) -> None:
+    (problem,) = unserved(folder.load(changed(("sqlite:///state.db", url))), files=files)
+    assert (problem.line, problem.key, problem.warning) == (9, "store", True)
+    assert problem.what == '"db" may be reached without encryption'
+    assert problem.fix == "add sslmode=verify-full and sslrootcert=/FILE to the URL"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u@db/x?sslmode=verify-full&sslrootcert=system",
+        "postgresql://u@127.0.0.1:5433/x",
+        "postgresql://u@localhost/x",
+        "postgresql://u@db/x?host=/run/postgresql",
+    ],
+)
+def test_a_server_of_the_store_with_encryption_or_on_this_host_is_fine(
+    folder: Folder, url: str
+) -> None:
+    assert unserved(folder.load(changed(("sqlite:///state.db", url)))) == ()
+
+
+def test_a_password_file_of_the_store_that_is_missing_is_reported(folder: Folder) -> None:
+    file = folder.path / "db-password"
+    text = changed(("sqlite:///state.db", f"postgresql://u@localhost/x?password_file={file}"))
+    (problem,) = folder.problems(text)
+    assert (problem.key, problem.what) == ("store", "password_file does not exist")
+    file.write_text("hunter2")
+    assert unserved(folder.load(text)) == ()
 
 
 @pytest.mark.case(
@@ -315,7 +341,6 @@ def test_all_problems_are_reported_at_once(folder: Folder) -> None:
 
 SPOILT = [
     ("region: us-east-1", "region: us-esat-1", "providers.us-east-1.ec2.region"),
-    ("sqlite:///state.db", "postgresql://autoscaler@db/autoscaler", "store"),
     ("[g4dn.xlarge]", "[g4dn.xlrage]", 'skus."windows.g4dn.xlarge".on[0].instance_types[0]'),
     ("    arch: arm64\n", "", 'skus."linux.arm64.m7g.4xlarge".on[0].instance_types[0]'),
 ]

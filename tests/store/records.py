@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from autoscaler.controller.ports.store import Delivery, HistoryRow
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import (
     JobId,
@@ -158,3 +159,11 @@ def runner(
     made = Runner(RunnerName(name), MachineId(on), DEMAND, state, at, at)
     made.job = None if of is None else JobId(of)
     return made
+
+
+def delivery(name: str, at: float = 100.0) -> Delivery:
+    return Delivery(name, "workflow_job", at, b'{"action": "queued", "of": "%b"}' % name.encode())
+
+
+def row(kind: str, record: str, at: float = 100.0, event: str = "seen") -> HistoryRow:
+    return HistoryRow(at, kind, record, event, "why")

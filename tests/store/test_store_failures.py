@@ -16,6 +16,7 @@ from autoscaler.controller.ports.store import Delivery, HistoryRow, StoreError
 from autoscaler.store.batch import Change, Heartbeat
 from autoscaler.store.group_commit import GroupCommit
 from autoscaler.store.rows import Arrival, arrival
+from autoscaler.store.sqlite.file import SqliteFile
 from autoscaler.store.sqlite.store import SqliteStore
 from tests.store.records import job
 
@@ -28,8 +29,9 @@ def delivery(name: str, body: bytes = b"{}") -> Delivery:
 
 def pragma(store: SqliteStore, setting: str) -> None:
     """Cause a real SQLite error on the store's connection."""
-    connection = store._file._connection.connection
-    store._thread.submit(lambda: connection.cursor().execute(f"PRAGMA {setting}")).result()
+    assert isinstance(store._database, SqliteFile)
+    driver = store._database._driver
+    store._thread.submit(lambda: driver.execute(f"PRAGMA {setting}")).result()
 
 
 async def everything_at_once(store: SqliteStore) -> Sequence[object]:
@@ -54,7 +56,7 @@ async def test_a_failed_batch_stores_nothing_and_the_store_continues(store: Sqli
     # Each caller gets its own exception: a shared one would collect the tracebacks of all callers.
     assert len({id(error) for error in reported}) == len(reported)
     assert {str(error) for error in reported} == {
-        f"{store._file.path}: the file or its folder is read-only: let this user write to both "
+        f"{store._database.title}: the file or its folder is read-only: let this user write to both "
         "(SQLITE_READONLY)"
     }
     # The log shows with each error which statement failed.
@@ -100,9 +102,7 @@ async def test_errors_do_not_show_the_data_to_be_written(store: SqliteStore) -> 
 
 async def test_errors_do_not_show_the_values_of_a_query(store: SqliteStore) -> None:
     """A log shows an error with its causes."""
-    store._thread.submit(
-        lambda: store._file.transaction(lambda c: c.exec_driver_sql("DROP TABLE history"))
-    ).result()
+    await store._transact(lambda c: c.write("DROP TABLE history"))
     with pytest.raises(StoreError) as caught:
         await store.history("machine", "hunter2")
     assert "no such table: history" in str(caught.value.__cause__)

@@ -2,62 +2,62 @@
 
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, NullPool, create_engine, event, inspect
-from sqlalchemy.engine.interfaces import ReflectedIndex
 
-from autoscaler.controller.ports.store import Cooldown, StoreError
-from autoscaler.store.schema import MIGRATIONS
+from autoscaler.controller.ports.store import Cooldown, Delivery, StoreError
+from autoscaler.model.identifiers import InstallationId, Installations
+from autoscaler.store.database import Connection
+from autoscaler.store.migrations import MIGRATIONS
+from autoscaler.store.schema import NEWEST_SCHEMA, refuse_newer
 from autoscaler.store.sqlite.file import SqliteFile
 from autoscaler.store.sqlite.store import SqliteStore
 from autoscaler.store.statements import load
-from autoscaler.store.tables import metadata
+from autoscaler.store.tables import TABLES
+from tests.store.records import job
 
-NEWEST = "0006"
+ALEMBIC = Path(__file__).with_name("written_with_alembic.sql")
+"""A store with a job and a delivery, as an earlier version of this program wrote it."""
 
 
 def shape(connection: Connection) -> dict[str, tuple[object, ...]]:
-    """Return the columns, keys and indexes of every table except alembic's."""
-    looking = inspect(connection)
+    """Return the columns, keys and indexes of every table."""
     return {
         table: (
-            [(c["name"], str(c["type"]), c["nullable"]) for c in looking.get_columns(table)],
-            looking.get_pk_constraint(table)["constrained_columns"],
-            sorted(described(index) for index in looking.get_indexes(table)),
-            [c["column_names"] for c in looking.get_unique_constraints(table)],
+            connection.read(
+                f"SELECT name, type, \"notnull\", pk FROM pragma_table_info('{table}')"
+            ),
+            connection.read(
+                "SELECT i.name, i.\"unique\", i.origin, group_concat(c.name), m.sql LIKE '%WHERE%' "
+                f"FROM pragma_index_list('{table}') i JOIN pragma_index_info(i.name) c "
+                "LEFT JOIN sqlite_master m ON m.name = i.name GROUP BY i.name ORDER BY i.name"
+            ),
         )
-        for table in looking.get_table_names()
-        if table != "alembic_version"
+        for table in sorted(connection.tables())
     }
-
-
-def described(index: ReflectedIndex) -> tuple[str, str, str]:
-    where = index.get("dialect_options", {}).get("sqlite_where")
-    return str(index["name"]), str(index["column_names"]), str(where)
 
 
 def test_migrating_an_empty_file_creates_the_tables_of_the_code(path: Path) -> None:
     file = SqliteFile(path)
-    differences = file.transaction(
-        lambda c: compare_metadata(MigrationContext.configure(c), metadata)
-    )
-    migrated = file.transaction(shape)
+    made = file.transaction(shape)
+    keys = {table.name: file.transaction(partial(keys_of, table=table.name)) for table in TABLES}
     file.close()
-    engine = create_engine("sqlite://", poolclass=NullPool)
-    with engine.connect() as connection:
-        metadata.create_all(connection)
-        made = shape(connection)
-    assert differences == []
-    assert migrated == made
-    assert set(made) == {
-        *("jobs", "launch_requests", "machines", "runners", "inbox"),
-        *("history", "cooldowns", "meta", "reruns", "readings", "usage"),
-    }
+    assert set(made) == {table.name for table in TABLES}
+    for table in TABLES:
+        columns = made[table.name][0]
+        assert isinstance(columns, list)
+        assert sorted(column[0] for column in columns) == sorted(table.columns)
+        assert keys[table.name] == table.columns[: table.keys]
+
+
+def keys_of(connection: Connection, table: str) -> tuple[str, ...]:
+    """Return the columns of a table's primary key, in order."""
+    found = connection.read(
+        f"SELECT name FROM pragma_table_info('{table}') WHERE pk > 0 ORDER BY pk"
+    )
+    return tuple(name for (name,) in found)
 
 
 def test_opening_again_changes_nothing(path: Path) -> None:
@@ -67,13 +67,46 @@ def test_opening_again_changes_nothing(path: Path) -> None:
         seen.append(file.transaction(everything))
         file.close()
     assert seen[0] == seen[1]
-    assert (NEWEST,) in seen[0]
+    assert ("schema", NEWEST_SCHEMA) in seen[0]
 
 
 def everything(connection: Connection) -> list[tuple[object, ...]]:
     """Return the schema as SQLite stores it, and its version."""
-    queries = ("SELECT sql FROM sqlite_master ORDER BY name", "SELECT * FROM alembic_version")
-    return [tuple(row) for query in queries for row in connection.exec_driver_sql(query)]
+    queries = ("SELECT sql FROM sqlite_master ORDER BY name", "SELECT key, value FROM meta")
+    return [row for query in queries for row in connection.read(query)]
+
+
+def test_the_versions_are_numbers_in_order() -> None:
+    assert list(MIGRATIONS) == [f"{number:04}" for number in range(1, len(MIGRATIONS) + 1)]
+
+
+async def test_a_file_that_was_written_with_alembic_is_adopted_once(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as old:
+        old.executescript(ALEMBIC.read_text())
+    for _ in range(2):
+        store = await SqliteStore.open(path)
+        state = await store.load(0.0)
+        assert state.installations == Installations(InstallationId("0badcafe"))
+        assert (state.jobs, state.heartbeat) == ((job(7),), 123.5)
+        assert state.unapplied == (Delivery("a", "workflow_job", 100.0, b'{"action": "queued"}'),)
+        assert not await store.accept(state.unapplied[0])
+        await store.close()
+    made = SqliteFile(path.with_name("new.db"))
+    found = SqliteFile(path)
+    assert found.transaction(shape) == made.transaction(shape)
+    found.close()
+    made.close()
+    assert get_version(path) == NEWEST_SCHEMA
+
+
+def test_a_file_that_a_newer_version_wrote_with_alembic_is_refused_and_left(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as old, old:
+        old.executescript(ALEMBIC.read_text())
+        old.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StoreError, match=r"newer version of this program \(schema 9999"):
+        SqliteFile(path)
+    with closing(sqlite3.connect(path)) as old:
+        assert old.execute("SELECT version_num FROM alembic_version").fetchone() == ("9999",)
 
 
 async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(path: Path) -> None:
@@ -84,10 +117,15 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(path: 
     with pytest.raises(StoreError, match=r"newer version of this program \(schema 9999"):
         await SqliteStore.open(path)
     assert get_version(path) == "9999"
-    set_version(path, NEWEST)
+    set_version(path, NEWEST_SCHEMA)
     again = await SqliteStore.open(path)
     assert (await again.load(0.0)).installations == installations
     await again.close()
+
+
+def test_every_known_schema_is_accepted() -> None:
+    for version in (None, *MIGRATIONS):
+        refuse_newer(version)
 
 
 async def test_a_cooldown_with_an_unknown_failure_class_is_reported_as_damaged(path: Path) -> None:
@@ -106,30 +144,23 @@ async def test_a_cooldown_with_an_unknown_failure_class_is_reported_as_damaged(p
 
 def test_unapplied_deliveries_are_found_by_their_index(path: Path) -> None:
     """SQLite uses a partial index only for a query with the same text in its condition."""
-    plans: list[list[tuple[Any, ...]]] = []
     file = SqliteFile(path)
-
-    def explained(connection: Connection) -> None:
-        def explain(_c: object, cursor: sqlite3.Cursor, sql: str, *more: Any) -> None:
-            if "FROM inbox" in sql:
-                plans.append(cursor.execute(f"EXPLAIN QUERY PLAN {sql}", more[0]).fetchall())
-
-        event.listen(connection, "before_cursor_execute", explain)
-        load(connection, 0.0)
-
-    file.transaction(explained)
+    queries: list[str] = []
+    file._driver.set_trace_callback(queries.append)
+    file.transaction(lambda c: load(c, 0.0))
+    file._driver.set_trace_callback(None)
+    (query,) = (sql for sql in queries if "FROM inbox" in sql)
+    plan = file.transaction(lambda c: c.read(f"EXPLAIN QUERY PLAN {query}"))
     file.close()
-    assert [[step[3] for step in plan] for plan in plans] == [
-        ["SCAN inbox USING INDEX inbox_unapplied"]
-    ]
+    assert [step[3] for step in plan] == ["SCAN inbox USING INDEX inbox_unapplied"]
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     file = SqliteFile(path)
 
     def half(connection: Connection) -> None:
-        connection.exec_driver_sql("CREATE TABLE half (x)")
-        connection.exec_driver_sql("DROP TABLE meta")
+        connection.write("CREATE TABLE half (x)")
+        connection.write("DROP TABLE meta")
         raise StoreError("failed halfway")
 
     before = file.transaction(shape)
@@ -139,20 +170,12 @@ def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     file.close()
 
 
-def test_the_package_contains_the_migrations() -> None:
-    names = {entry.name for entry in MIGRATIONS.iterdir()}
-    assert {"env.py", "script.py.mako", "versions"} <= names
-
-
 def set_version(path: Path, version: str) -> None:
-    connection = sqlite3.connect(path)
-    connection.execute("UPDATE alembic_version SET version_num = ?", (version,))
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (version,))
 
 
 def get_version(path: Path) -> str:
-    connection = sqlite3.connect(path)
-    (version,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    connection.close()
-    return str(version)
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    return str(found[0])

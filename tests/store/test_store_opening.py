@@ -6,6 +6,7 @@ import pytest
 
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.store.opening import open_store
+from tests.store.postgresql_server import PostgresqlServer
 
 
 async def test_open_store_accepts_sqlite_urls(
@@ -20,10 +21,17 @@ async def test_open_store_accepts_sqlite_urls(
     assert (tmp_path / "absolute.db").exists()
 
 
+async def test_open_store_accepts_postgresql_urls(server: PostgresqlServer) -> None:
+    store = await open_store(server.database())
+    assert await store.accept(Delivery("a", "workflow_job", 100.0, b"{}"))
+    await store.close()
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("postgresql://autoscaler:hunter2@db/autoscaler", "not implemented yet"),
+        ("postgresql://autoscaler:hunter2@db/x?sslmod=y", "not the URL of a PostgreSQL database"),
+        ("postgres://autoscaler:hunter2@db/x", "postgresql://USER@HOST/DATABASE"),
         ("sqlite://", "write sqlite:///PATH"),
         ("sqlite:///", "write sqlite:///PATH"),
         ("sqlite:///:memory:", "write sqlite:///PATH"),

@@ -4,14 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
 
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.prices_and_quotas import Reading, ReadingKind
 from autoscaler.store.sqlite.file import SqliteFile
 from autoscaler.store.sqlite.store import SqliteStore
-from autoscaler.store.tables import readings
 
 EAST, WEST = ProviderName("east"), ProviderName("west")
 SPOT, QUOTA = ReadingKind.SPOT_PRICE, ReadingKind.QUOTA
@@ -43,16 +41,16 @@ async def test_readings_survive_a_restart_and_each_kind_replaces_only_itself(
     "broken", [{"value": -1.0}, {"value": float("inf")}, {"read_at": float("inf")}]
 )
 async def test_a_row_that_makes_no_sense_is_omitted(
-    tmp_path: Path, broken: dict[str, object]
+    tmp_path: Path, broken: dict[str, float]
 ) -> None:
     path = tmp_path / "state.db"
     store = await SqliteStore.open(path)
     await store.save_readings(EAST, SPOT, [A, B])
     await store.close()
     file = SqliteFile(path)
-    file.transaction(
-        lambda c: c.execute(update(readings).where(readings.c.name == A.name).values(**broken))
-    )
+    ((column, value),) = broken.items()
+    changed = f"UPDATE readings SET {column} = :value WHERE name = :name"
+    file.transaction(lambda c: c.write(changed, value=value, name=A.name))
     file.close()
     store = await SqliteStore.open(path)
     assert await store.load_readings(EAST, SPOT) == (B,)

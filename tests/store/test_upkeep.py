@@ -199,7 +199,7 @@ def spoil(path: Path) -> None:
 
 def rename_schema(path: Path) -> None:
     with closing(sqlite3.connect(path)) as driver, driver:
-        driver.execute("UPDATE alembic_version SET version_num = '9999'")
+        driver.execute("UPDATE meta SET value = '9999' WHERE key = 'schema'")
 
 
 def make_foreign(path: Path) -> None:
@@ -257,8 +257,14 @@ def test_a_backup_refuses_the_store_itself_and_a_missing_folder(path: Path) -> N
 
 
 def test_a_url_that_names_no_store_is_refused_without_its_password() -> None:
-    with pytest.raises(StoreError, match="PostgreSQL store is not implemented"):
-        open_upkeep("postgresql://autoscaler:hunter2@db/autoscaler")
+    with pytest.raises(StoreError, match="not the URL of a store") as refused:
+        open_upkeep("mysql://autoscaler:hunter2@db/autoscaler")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_store_on_postgresql_is_left_to_the_tools_of_the_server() -> None:
+    with pytest.raises(StoreError, match="back it up with pg_dump, restore it with pg_restore"):
+        open_upkeep("postgresql://autoscaler@db/autoscaler")
 
 
 async def test_the_commands_care_for_the_store_of_a_serving_controller(tmp_path: Path) -> None:

@@ -1,16 +1,18 @@
 """Checks combinations of values outside `skus`, which `skus` checks."""
 
 from collections.abc import Iterator, Sequence
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from autoscaler.config.checks.repeats import repeats
-from autoscaler.config.configuration import SQLITE, Configuration, run_checks
+from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.settings.fleet import ProviderSettings, ScopeSettings
 from autoscaler.model.identifiers import is_loopback
 
 _GITHUB, _API, _DATA_RESIDENCY = "github.com", "api.github.com", ".ghe.com"
 _SERVER_PATH = "/api/v3"
+_ENCRYPTED = ("require", "verify-ca", "verify-full")
+"""The values of `sslmode` with which libpq opens no session without encryption."""
 
 
 def check_contradictions(configuration: Configuration, kinds: Sequence[str]) -> Iterator[Problem]:
@@ -26,10 +28,21 @@ def check_contradictions(configuration: Configuration, kinds: Sequence[str]) -> 
 
 
 def check_store(configuration: Configuration) -> Iterator[Problem]:
-    """Return an error for a store that is not implemented."""
-    if not configuration.settings.store.startswith(SQLITE):
-        what = "PostgreSQL is not implemented yet"
-        yield configuration.error(("store",), what, "write sqlite:///FILE")
+    """Warn of a PostgreSQL server on another host, if its sessions may be without encryption.
+
+    libpq's default, `prefer`, goes on without it if the server, or an attacker between, offers none.
+    """
+    if configuration.sqlite_file() is not None:
+        return
+    url = urlsplit(configuration.settings.store)
+    given = dict(parse_qsl(url.query))
+    host = given.get("host", url.hostname or "")
+    if host.startswith("/") or is_loopback(host):  # A path is that of a Unix socket.
+        return
+    if given.get("sslmode") not in _ENCRYPTED:
+        what = f"{show(host)} may be reached without encryption"
+        fix = "add sslmode=verify-full and sslrootcert=/FILE to the URL"
+        yield configuration.warning(("store",), what, fix)
 
 
 def _api_url(configuration: Configuration) -> Iterator[Problem]:

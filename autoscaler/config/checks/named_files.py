@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
+from urllib.parse import parse_qsl, urlsplit
 
 from autoscaler.config.configuration import Configuration, run_checks
 from autoscaler.config.files.regular_files import open_regular
@@ -69,6 +70,7 @@ def _exists(file: Path) -> bool:
 def _store(configuration: Configuration, *, try_store: bool) -> Iterator[Problem]:
     file, url = configuration.sqlite_file(), configuration.settings.store
     if file is None:
+        yield from _password_file(configuration)
         return
     try:
         there = file.parent.is_dir()
@@ -85,6 +87,13 @@ def _store(configuration: Configuration, *, try_store: bool) -> Iterator[Problem
         reason = _unwritable(file)
     if reason is not None:
         yield configuration.error(("store",), f"{show(url)} {reason[0]}", reason[1])
+
+
+def _password_file(configuration: Configuration) -> Iterator[Problem]:
+    name = dict(parse_qsl(urlsplit(configuration.settings.store).query)).get("password_file")
+    reason = None if name is None else configuration.why_unreadable(name)
+    if reason is not None:
+        yield configuration.error(("store",), f"password_file {reason[0]}", reason[1])
 
 
 def _store_error(file: Path) -> tuple[str, str] | None:

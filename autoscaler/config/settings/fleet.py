@@ -252,7 +252,7 @@ class Settings(Section):
     server: ServerSettings
     """Where the controller listens, and how machines reach it."""
     store: StoreUrl
-    """`sqlite:///FILE`. PostgreSQL is not implemented yet."""
+    """`sqlite:///FILE`, or `postgresql://USER@HOST/DATABASE`."""
     limits: LimitSettings = LimitSettings()
     """Limits of the whole fleet."""
     metrics: MetricsSettings = MetricsSettings()

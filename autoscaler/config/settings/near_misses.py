@@ -4,7 +4,7 @@ A URL for an organization, a client ID for an App ID, an image's id for its name
 """
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from autoscaler.config.problems import show
 from autoscaler.config.settings.scalars import wrong
@@ -13,6 +13,8 @@ _URL = re.compile(r"(https?://[^/]+/|git@[^:]+:|github\.com/)(?P<path>.*)")
 _CLIENT_ID = re.compile(r"Iv[0-9][A-Za-z0-9.]+")
 _IMAGE_ID = re.compile(r"ami-[0-9a-z]+")
 _SQLITE = "sqlite:///"
+_FILES_OF_LIBPQ = ("password_file", "passfile", "sslrootcert", "sslcert", "sslkey", "sslcrl")
+"""libpq takes relative names from the folder in which the controller was started."""
 
 
 def check_owner(text: str) -> str:
@@ -72,11 +74,11 @@ def check_resources(value: object) -> object:
 
 def parse_store(text: str) -> str:
     """Parse `sqlite:///relative`, `sqlite:////absolute` or `postgresql://user@host/database`."""
-    fix = "write sqlite:///FILE"
+    fix = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
     if re.search(r"[\x00-\x1f\x7f]", text):
         raise wrong("contains control characters", fix)
     if text.startswith("postgres://"):
-        raise wrong("PostgreSQL is not implemented yet", fix)
+        raise wrong("begins with postgres:", "write postgresql:")
     if text.startswith("postgresql://"):
         return _postgres(text, fix)
     if not text.startswith(_SQLITE) or text.endswith("/") or "?" in text or "#" in text:
@@ -89,13 +91,17 @@ def parse_store(text: str) -> str:
 def _postgres(text: str, fix: str) -> str:
     try:
         url = urlsplit(text)
+        given = dict(parse_qsl(url.query, keep_blank_values=True))
         secret, named = url.password is not None, url.hostname and url.path.strip("/")
     except ValueError:
         raise wrong("is not a URL", fix) from None
-    if secret or "password" in url.query.lower():
-        raise wrong("contains a password", "leave it out and put it in a PGPASSFILE")
+    if secret or {"password", "sslpassword"} & {name.lower() for name in given}:
+        raise wrong("contains a password", "leave it out, and add ?password_file=/FILE")
     if not named:
         raise wrong("has no host or no database", fix)
+    for name in _FILES_OF_LIBPQ:
+        if name in given and not given[name].startswith("/") and given[name] != "system":
+            raise wrong(f"has a relative {name}", f"write {name}=/ and the whole path")
     return text
 
 

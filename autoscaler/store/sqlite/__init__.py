@@ -1,1 +1,1 @@
-"""The embedded store: what is specific to SQLite, but for its bulk writes (`sqlite_bulk`)."""
+"""The embedded store: what is specific to SQLite."""

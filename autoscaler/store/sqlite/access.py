@@ -6,8 +6,6 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-
 from autoscaler.controller.ports.store import StoreError
 
 OWNER_ONLY = 0o600
@@ -82,13 +80,10 @@ def refuse_damage(path: Path) -> None:
         raise StoreError(f"{path}: {_DAMAGED} (integrity_check: {shown})")
 
 
-def explained(path: Path, error: SQLAlchemyError | sqlite3.Error) -> StoreError:
+def explained(path: Path, error: sqlite3.Error) -> StoreError:
     """Return the error with what to do about it."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    name = getattr(cause, "sqlite_errorname", "")
+    name = getattr(error, "sqlite_errorname", "")
     for prefix, words in _ERROR_WORDS.items():
         if name.startswith(prefix):
             return StoreError(f"{path}: {words} ({name})")
-    return StoreError(
-        f"{path}: {cause if isinstance(cause, sqlite3.Error) else type(error).__name__}"
-    )
+    return StoreError(f"{path}: {error}")

@@ -6,19 +6,14 @@ One process uses the file, from one thread.
 import os
 import sqlite3
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import TypeVar
-
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import SQLAlchemyError
 
 from autoscaler.controller.ports.store import StoreError
+from autoscaler.store.database import Answer, Connection
 from autoscaler.store.schema import migrate
 from autoscaler.store.sqlite.access import OWNER_ONLY, explained, lock, refuse_damage
-
-Answer = TypeVar("Answer")
+from autoscaler.store.sqlite.connection import SqliteConnection
 
 _MAX_WAL_BYTES = 16 * 2**20
 """Largest size of the write-ahead log between writes."""
@@ -41,23 +36,27 @@ class SqliteFile:
             self._keep_private()
             if path.stat().st_size:
                 refuse_damage(path)
-            engine = _engine(path)
-            undo.callback(engine.dispose)
             try:
-                self._connection = undo.enter_context(engine.connect())
-            except SQLAlchemyError as error:
+                self._driver = undo.enter_context(closing(_connect(path)))
+                _prepare(self._driver)
+            except sqlite3.Error as error:
                 raise explained(self.path, error) from error
+            self._connection = SqliteConnection(self._driver)
             self.transaction(migrate)
             self._release = undo.pop_all()
+
+    @property
+    def title(self) -> str:
+        """The file."""
+        return str(self.path)
 
     def transaction(self, do: Callable[[Connection], Answer]) -> Answer:
         """Run `do` in its own transaction and return its answer, once the transaction is durable.
 
         Raises: StoreError after a rollback.
         """
-        driver = self._driver()
+        driver = self._driver
         try:
-            # SQLAlchemy would take 40 us to begin and commit, during which the event loop stops.
             driver.execute("BEGIN IMMEDIATE")
             try:
                 answer = do(self._connection)
@@ -66,7 +65,7 @@ class SqliteFile:
                 # After some errors SQLite has already rolled back; then this does nothing.
                 driver.rollback()
                 raise
-        except (SQLAlchemyError, sqlite3.Error) as error:
+        except sqlite3.Error as error:
             raise explained(self.path, error) from error
         except StoreError as error:
             raise StoreError(f"{self.path}: {error}") from error
@@ -80,11 +79,11 @@ class SqliteFile:
         Raises: StoreError.
         """
         try:
-            free = self._driver().execute("PRAGMA freelist_count").fetchone()[0]
+            free = self._driver.execute("PRAGMA freelist_count").fetchone()[0]
             if free:
                 # Each step of this pragma frees one page, and only executescript runs all steps.
                 vacuum = f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})"
-                self._driver().executescript(f"BEGIN IMMEDIATE; {vacuum}; COMMIT")
+                self._driver.executescript(f"BEGIN IMMEDIATE; {vacuum}; COMMIT")
         except sqlite3.Error as error:
             raise explained(self.path, error) from error
         return bool(free > _PAGES_AT_ONCE)
@@ -92,11 +91,6 @@ class SqliteFile:
     def close(self) -> None:
         """Release the file and its lock. Idempotent."""
         self._release.close()
-
-    def _driver(self) -> sqlite3.Connection:
-        driver = self._connection.connection.driver_connection
-        assert isinstance(driver, sqlite3.Connection)
-        return driver
 
     def _keep_private(self) -> None:
         try:
@@ -114,22 +108,12 @@ class SqliteFile:
             ) from error
 
 
-def _engine(path: Path) -> Engine:
-    engine = create_engine(
-        URL.create("sqlite", database=str(path)),
-        poolclass=NullPool,
-        # Error messages must not show bodies and records.
-        hide_parameters=True,
-        # `transaction` begins and ends them.
-        isolation_level="AUTOCOMMIT",
-    )
-    event.listen(engine, "connect", _prepare)
-    return engine
+def _connect(path: Path) -> sqlite3.Connection:
+    # sqlite3 would begin transactions too late, and begin none before CREATE TABLE: `transaction` begins them.
+    return sqlite3.connect(path, isolation_level=None)
 
 
-def _prepare(connection: sqlite3.Connection, _record: object) -> None:
-    # sqlite3 would begin transactions too late, and begin none before CREATE TABLE.
-    connection.isolation_level = None
+def _prepare(connection: sqlite3.Connection) -> None:
     if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
         # Has an effect only before the first write to a new file, and writes to any other file.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

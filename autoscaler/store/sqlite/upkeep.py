@@ -15,7 +15,7 @@ from pathlib import Path
 
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Instant
-from autoscaler.store.schema import newest_schema, refuse_newer
+from autoscaler.store.schema import NEWEST_SCHEMA, read_schema, refuse_newer
 from autoscaler.store.sqlite.access import (
     OWNER_ONLY,
     explained,
@@ -23,6 +23,7 @@ from autoscaler.store.sqlite.access import (
     open_for_reading,
     refuse_damage,
 )
+from autoscaler.store.sqlite.connection import SqliteConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class SqliteUpkeep:
         log = path.with_name(path.name + "-wal")
         size = path.stat().st_size + (log.stat().st_size if log.exists() else 0)
         free = shutil.disk_usage(path.absolute().parent).free
-        return Condition(path, schema, newest_schema(), written_at, size, free)
+        return Condition(path, schema, NEWEST_SCHEMA, written_at, size, free)
 
     def backup(self, target: Path) -> Condition:
         """Copy the store to `target`, which appears only when it is complete. Return the copy's condition.
@@ -181,15 +182,14 @@ def _identify(path: Path) -> tuple[str, Instant | None]:
     """Return the schema and the last heartbeat. Raises StoreError for another database than a store."""
     try:
         with closing(open_for_reading(path)) as driver:
-            tables = {name for (name,) in driver.execute("SELECT name FROM sqlite_master")}
-            if not tables >= {"alembic_version", "meta"}:
+            schema = read_schema(SqliteConnection(driver))
+            if schema is None:
                 raise StoreError(f"{path}: not a store of this program: name another file")
-            (schema,) = driver.execute("SELECT version_num FROM alembic_version").fetchone()
             heartbeat = driver.execute("SELECT value FROM meta WHERE key = 'heartbeat'").fetchone()
     except sqlite3.Error as error:
         raise explained(path, error) from error
     try:
-        refuse_newer({schema})
+        refuse_newer(schema)
     except StoreError as error:
         raise StoreError(f"{path}: {error}") from error
     return schema, None if heartbeat is None else float(heartbeat[0])

@@ -109,7 +109,7 @@ variable "store" {
 
   validation {
     condition     = can(regex("^sqlite:////[^?#[:cntrl:]]*[^/?#[:cntrl:]]$", var.store))
-    error_message = "store must be an SQLite file with its whole path, such as \"sqlite:////var/lib/gpu-runner-autoscaler/state.db\": the host keeps and backs up a file, and PostgreSQL is not implemented yet."
+    error_message = "store must be an SQLite file with its whole path, such as \"sqlite:////var/lib/gpu-runner-autoscaler/state.db\": the host keeps and backs up a file, and makes no PostgreSQL server."
   }
 }
 

@@ -211,6 +211,7 @@ async def _setup(client: Recorder) -> None:
 async def _itself(client: Recorder) -> None:
     await client.call("GET", "/", None)
     await client.call("GET", "/meta", None)
+    await client.call("GET", "/versions", None)
     await client.ask("GET", "/rate_limit")
     client.lab.administration.limit(Limits(points_per_minute=2, registrations_per_hour=1))
     await client.ask("GET", "/rate_limit")

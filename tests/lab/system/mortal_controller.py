@@ -13,10 +13,9 @@ import sqlite3
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from sqlalchemy import Connection, Dialect, Engine, event
 
 _INSERT = re.compile(r"\s*INSERT INTO (?P<table>\w+) \((?P<columns>[\w, ]+)\)")
 """Rows go in as one JSON list of lists, the first parameter, in the order of these columns."""
@@ -50,7 +49,7 @@ class _Fate:
         self._order = order
         self._row: dict[str, Any] | None = None
 
-    def begin(self, _connection: Connection | None = None) -> None:
+    def begin(self) -> None:
         self._row = None
 
     def wrote(self, statement: str, parameters: Sequence[Any]) -> None:
@@ -64,7 +63,7 @@ class _Fate:
         rows = (dict(zip(columns, row, strict=True)) for row in json.loads(parameters[0]))
         self._row = next((row for row in rows if row.get(order.column) == order.value), None)
 
-    def commit(self, _connection: Connection | None = None) -> None:
+    def commit(self) -> None:
         if self._row is None:
             return
         texts = {name: value for name, value in self._row.items() if isinstance(value, str)}
@@ -78,10 +77,7 @@ def main(order: Path) -> None:
     fate = _Fate(order)
 
     class Watched(sqlite3.Connection):
-        """Bulk writes go to the driver itself, and so do their BEGIN and COMMIT.
-
-        SQLAlchemy's events do not show them.
-        """
+        """The connection of the store, which begins and commits with statements."""
 
         def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
             if sql.startswith("BEGIN"):
@@ -92,12 +88,7 @@ def main(order: Path) -> None:
             fate.wrote(sql, parameters)
             return cursor
 
-    def watch(_dialect: Dialect, _record: object, _given: object, named: dict[str, Any]) -> None:
-        named["factory"] = Watched
-
-    event.listen(Engine, "do_connect", watch)
-    event.listen(Engine, "begin", fate.begin)
-    event.listen(Engine, "commit", fate.commit)
+    sqlite3.connect = partial(sqlite3.connect, factory=Watched)  # type: ignore[assignment]
     from lab.serve import command
 
     command()

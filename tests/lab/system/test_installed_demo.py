@@ -1,131 +1,105 @@
-"""The demo from the built wheel, as a new user runs it: the commands that `autoscaler init --demo` prints."""
+"""The demo on a fresh Debian, as a new user runs it: pipx, then what `autoscaler init --demo` prints.
+
+The Debian has namespaces of its own, and this host's network. An ordinary user does everything.
+"""
 
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from lab.go_builds import UV
+from tests.ami.machines import PROGRAM
+from tests.ami.root import base_root
+from tests.docker_images.debian import CERTIFICATES, ROOT, settings, variables
 
-ROOT = Path(__file__).parents[3]
-USER = 64_731
-"""An ordinary user without an account, who runs nothing else on this host."""
+PACKAGES = ("ca-certificates", "pipx", "procps")
+COPIED = (Path("/etc/resolv.conf"), Path("/etc/hosts"))
 
-SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+AS_ROOT = """\
+set -eu
+update-ca-certificates > /dev/null 2>&1
+useradd --create-home newcomer
+runuser -u newcomer -- env --chdir=/home/newcomer HOME=/home/newcomer "$@" bash -eu /demo.sh
+echo 'processes:' $(ps -o args= -u newcomer)
+echo 'files elsewhere:' $(find / -xdev -user newcomer -not -path '/home/newcomer*' -not -path '/proc/*')
+cd /home/newcomer
+# pipx keeps its own pip in `shared`, its cache and its logs.
+echo 'files:' $(find . -type f -not -path './.cache/*' -not -path './.local/pipx/shared/*' \\
+  -not -path './.local/pipx/.cache/*' -not -path './.local/pipx/logs/*' -not -name '.bash*' -not -name .profile)
+"""
+"""What root does before and after: the arguments are variables for the user."""
+
+AS_USER = r"""
+fail() { echo "failed: $1"; tail -n 40 *.log; exit 1; }
+until_says() {  # FILE TEXT PID
+  until grep -q -- "$2" "$1"; do kill -0 "$3" || fail "$1 ended without $2"; sleep 0.2; done
+}
+PATH="$PATH:$HOME/.local/bin"
+pipx install "$(echo /wheel/*.whl)[demo]" > pipx.log 2>&1 || fail 'pipx install'
+autoscaler init --demo demo > init.log
+line() { sed -n "s/^$1\. in a [a-z]* terminal: //p" init.log; }
+touch lab.log serve.log
+eval "exec $(line 1)" > lab.log 2>&1 &
+lab=$!
+until_says lab.log 'GitHub and EC2 are up' $lab
+# `line 2` begins with variables, or with `env`.
+bash -c "exec $(line 2)" > serve.log 2>&1 &
+serve=$!
+until_says lab.log 'EC2 terminates a machine' $lab
+grep 'A job on linux.g5.xlarge ends: success' lab.log || fail 'the job'
+bash -c "$(line 3)" | grep -o 'nothing is wrong' || fail 'status'
+kill -TERM $serve $lab
+wait $serve || fail 'serve'
+wait $lab || fail 'lab'
+pipx uninstall gpu-runner-autoscaler > uninstall.log 2>&1 || fail 'pipx uninstall'
+rm -r demo *.log
+"""
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
-    """A home with the wheel and its extra installed in `venv`, in a folder that the user can reach."""
-    assert os.geteuid() == 0, "becomes another user; run: sudo make test-systems"
-    with tempfile.TemporaryDirectory(prefix="demo-home-") as folder:
-        made = Path(folder)
+def disk() -> Iterator[Path]:
+    """What differs from a fresh Debian: the wheel, and this host's settings for pip and its network."""
+    assert os.geteuid() == 0, "makes a root file system; run: sudo make test-systems"
+    with tempfile.TemporaryDirectory(prefix="demo-root-") as folder:
+        # A machine's control group has the name of its disk.
+        made = Path(folder) / Path(folder).name
+        for file in (*settings(), *COPIED, *CERTIFICATES.glob("*.crt")):
+            target = made / str(file)[1:]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if file.is_file():
+                shutil.copyfile(file, target)
+        (made / "wheel").mkdir()
+        (made / "wheel").chmod(0o755)
         made.chmod(0o755)
-        build = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder)
+        into = str(made / "wheel")
+        build = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", into)
         subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        [wheel] = made.glob("*.whl")
-        python = str(Path(sys.executable).resolve())
-        # UV_LINK_MODE: the cache may be in another file system than the folder.
-        environment = {**os.environ, "UV_LINK_MODE": "copy"}
-        for words in (
-            ("venv", "--quiet", "--no-managed-python", "--python", python, "venv"),
-            ("pip", "install", "--quiet", "--python", "venv/bin/python", f"{wheel}[demo]"),
-        ):
-            subprocess.run((UV, *words), cwd=folder, env=environment, check=True)
-        wheel.unlink()
-        (made / "home").mkdir()
-        (made / "home" / "tmp").mkdir()
-        for one in (made / "home", made / "home" / "tmp"):
-            os.chown(one, USER, USER)
+        (made / "demo.sh").write_text(AS_USER)
         yield made
 
 
-def start(home: Path, line: str) -> subprocess.Popen[str]:
-    """Start a line of a shell as the user, in the user's home."""
-    environment = {
-        "PATH": f"{home}/venv/bin:/usr/bin:/bin",
-        "HOME": str(home / "home"),
-        "TMPDIR": str(home / "home" / "tmp"),
-        "LANG": "C.UTF-8",
-    }
-    user = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--no-new-privs")
-    return subprocess.Popen(
-        (*user, "bash", "-c", f"exec {line}"),
-        cwd=home / "home",
-        env=environment,
-        stdin=subprocess.DEVNULL,
+@pytest.mark.wait_limit(seconds=900, reason="installs forty packages and moto on a busy host")
+def test_an_ordinary_user_of_a_fresh_debian_runs_a_job_and_nothing_is_left(disk: Path) -> None:
+    given = [f"{name}={value}" for name, value in variables().items()]
+    layers = [str(base_root(PACKAGES)), str(disk), f"{disk}.work"]
+    done = subprocess.run(
+        [PROGRAM, *layers, "bash", "-c", AS_ROOT, "root", *given],
+        env={**os.environ, "MODULE": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        check=False,
     )
-
-
-def until(process: subprocess.Popen[str], wanted: str) -> str:
-    """Read the output of a process up to a line with this text. Return what was read."""
-    assert process.stdout is not None
-    read = ""
-    for line in process.stdout:
-        read += line
-        if wanted in line:
-            return read
-    raise AssertionError(f"{wanted!r} does not come; the output is:\n{read}")
-
-
-def stop(process: subprocess.Popen[str]) -> str:
-    """Do what Ctrl-C does, and return the rest of the output."""
-    process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate()
-    assert process.returncode == 0, rest
-    return rest
-
-
-def processes() -> list[str]:
-    """Return the command lines of the user's processes."""
-    found = []
-    for one in Path("/proc").glob("[0-9]*"):
-        try:
-            if one.stat().st_uid == USER:
-                found.append((one / "cmdline").read_text().replace("\0", " "))
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return found
-
-
-def files_elsewhere(home: Path) -> list[str]:
-    """Return the user's files in the folders that everyone can write, outside the home."""
-    command = ("find", *SHARED, "-path", str(home), "-prune", "-o", "-uid", str(USER), "-print")
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return found.stdout.split()
-
-
-@pytest.mark.wait_limit(seconds=900, reason="installs forty packages and moto on a busy host")
-def test_an_ordinary_user_runs_a_job_from_the_wheel_and_nothing_is_left(home: Path) -> None:
-    init = start(home, "autoscaler init --demo demo")
-    said, _ = init.communicate()
-    assert init.returncode == 0, said
-    lab_line, serve_line, status_line = re.findall(r"^\d\. in a \w+ terminal: (.*)$", said, re.M)
-    with ExitStack() as stack:
-        lab = stack.enter_context(start(home, lab_line))
-        stack.callback(lab.kill)
-        until(lab, "GitHub and EC2 are up")
-        serve = stack.enter_context(start(home, serve_line))
-        stack.callback(serve.kill)
-        steps = until(lab, "EC2 terminates a machine")
-        assert "A job on linux.g5.xlarge ends: success" in steps
-        status = start(home, status_line)
-        assert "nothing is wrong" in status.communicate()[0]
-        assert stop(serve).count("shutdown_started") == 1
-        stop(lab)
-    assert processes() == []
-    assert files_elsewhere(home) == []
-    assert sorted(one.name for one in (home / "home").iterdir()) == ["demo", "tmp"]
-    assert list((home / "home" / "tmp").iterdir()) == []
-    shutil.rmtree(home / "home" / "demo")
+    assert done.stdout.splitlines() == [
+        *(line for line in done.stdout.splitlines() if line.endswith("ends: success")),
+        "nothing is wrong",
+        "processes:",
+        "files elsewhere:",
+        "files:",
+    ], done.stdout
+    assert "ends: success" in done.stdout

@@ -1,1 +1,0 @@
-"""One file per schema version. A version that was released never changes."""

@@ -1,0 +1,82 @@
+"""Where a PostgreSQL store is, and how a session with it begins."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from autoscaler.controller.ports.store import StoreError
+
+PASSWORD_FILE = "password_file"  # noqa: S105 - the name of a parameter
+
+_DEFAULTS: dict[str, str | int] = {
+    "application_name": "gpu-runner-autoscaler",
+    "connect_timeout": 5,
+    # A server that vanished without a word is noticed within 20 seconds.
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""Parameters of libpq that the URL may change (postgresql.org/docs/current/libpq-connect.html)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A server and its database. `title` is what messages call it, without user and parameters."""
+
+    url: str
+    title: str
+    password_file: Path | None
+
+    @classmethod
+    def parse(cls, url: str) -> "Address":
+        """Return the address that a URL names: libpq's, with the further parameter `password_file`.
+
+        Raises: StoreError, without the URL.
+        """
+        try:
+            parts = urlsplit(url)
+            query = parse_qsl(parts.query, keep_blank_values=True)
+            rest = urlencode([one for one in query if one[0] != PASSWORD_FILE], quote_via=quote)
+            conninfo_to_dict(plain := urlunsplit(parts._replace(query=rest)))
+        except (ValueError, psycopg.Error) as error:
+            # libpq's message may contain the part of the URL that it did not understand.
+            raise StoreError(
+                "not the URL of a PostgreSQL database: write postgresql://USER@HOST/DATABASE"
+            ) from (error if isinstance(error, ValueError) else None)
+        file = dict(query).get(PASSWORD_FILE)
+        host = parts.netloc.rpartition("@")[2]
+        return cls(plain, f"postgresql://{host}{parts.path}", Path(file) if file else None)
+
+    def connect(self) -> psycopg.Connection:
+        """Open a session in which each statement is its own transaction. Reads the password file again.
+
+        Raises: psycopg.Error, and StoreError for an unreadable password file.
+        """
+        return psycopg.connect(
+            make_conninfo("", **self.parameters()),
+            autocommit=True,
+            # PgBouncer may pass each transaction to another session, which does not know prepared statements.
+            prepare_threshold=None,
+        )
+
+    def parameters(self) -> dict[str, str | int]:
+        """Return libpq's parameters, with the present password. Raises: StoreError for an unreadable file."""
+        found = {
+            key: value for key, value in conninfo_to_dict(self.url).items() if value is not None
+        }
+        if self.password_file is not None:
+            found["password"] = self._password(self.password_file)
+        return {**_DEFAULTS, **found}
+
+    def _password(self, file: Path) -> str:
+        try:
+            return file.read_text().rstrip("\r\n")
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise StoreError(
+                f"{self.title}: {PASSWORD_FILE} {file} cannot be read: {why}"
+            ) from error

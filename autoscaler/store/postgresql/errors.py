@@ -1,0 +1,67 @@
+"""The words for PostgreSQL's errors, and which of them a new attempt may mend.
+
+Codes: postgresql.org/docs/current/errcodes-appendix.html. Messages never have an error's detail, which may
+contain the data to be written.
+"""
+
+import psycopg
+
+from autoscaler.controller.ports.store import StoreError
+
+_MAX_WORDS = 200
+
+_WORDS = {
+    "08": "the connection was lost: check the server and the network",
+    "25006": "the server takes no writes: name the primary, or add target_session_attrs=read-write",
+    "28": "the server refuses this user: check the user, the password and pg_hba.conf",
+    "3D000": "there is no such database: create it",
+    "42501": "this user has too few rights: make it the owner of the database or the schema",
+    "53100": "the server's disk is full: make room on it, then start again",
+    "53": "the server has no free connections or memory: raise its limits, or stop other programs",
+    "55P03": "another program has locked the tables for too long: stop that program",
+    "57014": "a statement took too long: check the server's load and disk",
+    "57P": "the server stops or starts: wait for it",
+}
+
+_AGAIN = ("08", "40001", "40P01", "55P03", "57P01", "57P02", "57P03")
+"""The transaction is rolled back, and a new one may succeed."""
+
+
+class OutcomeUnknownError(StoreError):
+    """The connection was lost during COMMIT. Only a new start can read whether the transaction is there."""
+
+
+def is_passing(error: psycopg.Error) -> bool:
+    """Return True if the same transaction may succeed soon. `error` arose before its COMMIT."""
+    if error.sqlstate is None:
+        return isinstance(error, psycopg.OperationalError)
+    return error.sqlstate.startswith(_AGAIN)
+
+
+def refuses_login(error: psycopg.Error) -> bool:
+    """Return True for an error of a new session that waiting does not mend.
+
+    libpq gives no code here, only the server's message, in the server's language.
+    """
+    words = str(error)
+    return any(
+        one in words
+        for one in ("password", "pg_hba.conf", "does not exist", "certificate", "no encryption")
+    )
+
+
+def explained(title: str, error: psycopg.Error) -> StoreError:
+    """Return the error with what to do about it."""
+    code = error.sqlstate
+    if code is None:
+        # Not a server's answer: the words are libpq's or psycopg's, and name no data.
+        return StoreError(f"{title}: {_line(str(error))}")
+    said = f"{_line(error.diag.message_primary or '')} ({code})"
+    for length in (5, 3, 2):
+        if words := _WORDS.get(code[:length]):
+            return StoreError(f"{title}: {words}: {said}")
+    return StoreError(f"{title}: {said}")
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:_MAX_WORDS]

@@ -1,0 +1,250 @@
+"""What only the store on a PostgreSQL server has: sessions, a lease, and a server that fails."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.store.lease import acquire
+from autoscaler.store.postgresql.address import Address
+from autoscaler.store.postgresql.database import PostgresqlDatabase
+from autoscaler.store.postgresql.errors import explained
+from autoscaler.store.postgresql.store import PostgresqlStore
+from tests.command_line import run
+from tests.patience import PATIENCE
+from tests.store.postgresql_server import PostgresqlServer
+from tests.store.records import delivery, job
+from tests.store.served import Served
+
+
+@pytest.fixture
+def url(server: PostgresqlServer) -> str:
+    return server.database()
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[PostgresqlStore]:
+    opened = await PostgresqlStore.open(url)
+    yield opened
+    await opened.close()
+
+
+def change(url: str, statement: str) -> None:
+    """Run one statement in another session."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+END_SESSIONS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE pid <> pg_backend_pid() AND datname = current_database()"
+)
+
+
+async def test_a_second_process_is_refused_once_the_first_has_renewed_its_lease(
+    url: str, store: PostgresqlStore
+) -> None:
+    second = asyncio.create_task(PostgresqlStore.open(url))
+    async with asyncio.timeout(PATIENCE):
+        while not second.done():
+            await store.record_heartbeat(1.0)
+            await asyncio.sleep(0.1)
+    with pytest.raises(StoreError, match=r"in use by another process \(.+, process \d+\)"):
+        await second
+    assert await store.accept(delivery("a"))
+
+
+async def test_a_process_that_lost_its_lease_writes_nothing(
+    url: str, store: PostgresqlStore
+) -> None:
+    change(url, "UPDATE lease SET expires = 0")
+    successor = await PostgresqlStore.open(url)
+    with pytest.raises(StoreError, match="another process took over the store"):
+        await store.accept(delivery("a"))
+    with pytest.raises(StoreError, match="another process took over the store"):
+        await store.commit([job(1)], [])
+    state = await successor.load(0.0)
+    assert (state.unapplied, state.jobs) == ((), ())
+    await store.close()
+    assert await successor.accept(delivery("a")), "the loser's close does not release the lease"
+    await successor.close()
+
+
+async def test_a_closed_store_is_free_at_once_and_the_epoch_grows(url: str) -> None:
+    epochs = []
+    for _ in range(2):
+        store = await PostgresqlStore.open(url)
+        held = await store._transact(lambda c: acquire(c, "another process"))
+        assert not held.taken
+        epochs.append(held.epoch)
+        await store.close()
+    assert epochs == [1, 2]
+
+
+async def test_a_transaction_is_repeated_after_its_session_was_ended(
+    url: str, store: PostgresqlStore
+) -> None:
+    assert await store.accept(delivery("a"))
+    change(url, END_SESSIONS)
+    assert await store.accept(delivery("b"))
+    assert not await store.accept(delivery("a"))
+
+
+async def test_what_was_acknowledged_survives_a_crash_of_the_server() -> None:
+    server = PostgresqlServer()
+    try:
+        await _crash_under_load(server)
+    finally:
+        server.close()
+
+
+async def _crash_under_load(server: PostgresqlServer) -> None:
+    url, acknowledged, enough = server.database(), set[str](), asyncio.Event()
+    store = await PostgresqlStore.open(url)
+
+    async def deliver(caller: int) -> None:
+        number = 0
+        while len(acknowledged) < 400:
+            one = delivery(f"{caller}-{number}")
+            assert await store.accept(one)
+            acknowledged.add(one.id)
+            number += 1
+            if len(acknowledged) == 200:
+                enough.set()
+
+    async with asyncio.timeout(PATIENCE):
+        callers = asyncio.gather(*(deliver(number) for number in range(8)), return_exceptions=True)
+        await enough.wait()
+        server.kill()
+        server.start_again()
+        # A caller goes on, unless its delivery was being committed or the start took long.
+        for ended in await callers:
+            assert ended is None or isinstance(ended, StoreError), ended
+    await store.close()
+    again = await PostgresqlStore.open(url)
+    kept = {one.id for one in (await again.load(0.0)).unapplied}
+    await again.close()
+    assert len(acknowledged) >= 200
+    assert acknowledged <= kept
+
+
+async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        StoreError, match=r"^postgresql://localhost/x: connection .+ failed: No such file"
+    ):
+        await PostgresqlStore.open_with(
+            lambda: database_without_patience(f"postgresql://u@localhost/x?host={tmp_path}")
+        )
+
+
+def database_without_patience(url: str) -> PostgresqlDatabase:
+    return PostgresqlDatabase(Address.parse(url), patience=0.0)
+
+
+async def test_a_missing_database_is_named_without_waiting(server: PostgresqlServer) -> None:
+    with pytest.raises(StoreError, match=r'database "missing" does not exist'):
+        await PostgresqlStore.open(server.url("missing"))
+
+
+async def test_a_database_of_another_program_is_refused(url: str) -> None:
+    change(url, "CREATE TABLE cats (name TEXT)")
+    with pytest.raises(StoreError, match="contains tables of another program"):
+        await PostgresqlStore.open(url)
+
+
+async def test_a_database_of_a_newer_version_is_refused(url: str) -> None:
+    await (await PostgresqlStore.open(url)).close()
+    change(url, "UPDATE meta SET value = '9999' WHERE key = 'schema'")
+    with pytest.raises(StoreError, match=r"newer version of this program \(schema 9999"):
+        await PostgresqlStore.open(url)
+
+
+async def test_the_timeouts_hold_in_each_transaction(store: PostgresqlStore) -> None:
+    """They are the transaction's own: PgBouncer gives each transaction another session."""
+    shown = (
+        "SELECT current_setting('statement_timeout'), current_setting('lock_timeout'), "
+        "current_setting('idle_in_transaction_session_timeout'), current_setting('synchronous_commit')"
+    )
+    for _ in range(2):
+        found = await store._transact(lambda c: c.read(shown))
+        assert found == [("30s", "10s", "30s", "on")]
+
+
+async def test_no_statement_is_prepared_on_the_server(store: PostgresqlStore) -> None:
+    for number in range(20):
+        await store.accept(delivery(str(number)))
+    assert await store._transact(lambda c: c.read("SELECT * FROM pg_prepared_statements")) == []
+
+
+async def test_errors_do_not_show_the_data_to_be_written(url: str, store: PostgresqlStore) -> None:
+    change(url, "ALTER TABLE inbox ADD CONSTRAINT never CHECK (id <> 'hunter2')")
+    with pytest.raises(StoreError) as refused:
+        await store.accept(Delivery("hunter2", "workflow_job", 1.0, b"{}"))
+    shown, error = "", refused.value
+    cause: BaseException | None = error
+    while cause is not None:
+        shown, cause = shown + str(cause), cause.__cause__
+    assert "violates check constraint" in shown
+    assert "hunter2" not in shown
+    assert await store.accept(delivery("a"))
+
+
+def test_the_password_is_read_again_for_each_session(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    address = Address.parse(
+        f"postgresql://u@db.example:5433/x?password_file={file}&sslmode=require"
+    )
+    assert address.title == "postgresql://db.example:5433/x"
+    with pytest.raises(StoreError, match=f"password_file {file} cannot be read: No such file"):
+        address.connect()
+    for password in ("first", "second"):
+        file.write_text(password + "\n")
+        assert address.parameters()["password"] == password
+    assert "password_file" not in address.parameters()
+    assert address.parameters()["sslmode"] == "require"
+
+
+def test_a_url_that_libpq_does_not_know_is_refused_without_showing_it() -> None:
+    with pytest.raises(StoreError, match="not the URL of a PostgreSQL database") as refused:
+        Address.parse("postgresql://u:hunter2@db/x?sslmod=hunter2")
+    assert "hunter2" not in f"{refused.value} {refused.value.__cause__}"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (psycopg.errors.DiskFull(), "the server's disk is full"),
+        (psycopg.errors.TooManyConnections(), "no free connections or memory"),
+        (psycopg.errors.ReadOnlySqlTransaction(), "name the primary"),
+        (psycopg.errors.InsufficientPrivilege(), "too few rights"),
+        (psycopg.errors.QueryCanceled(), "a statement took too long"),
+        (psycopg.errors.LockNotAvailable(), "locked the tables"),
+        (psycopg.errors.AdminShutdown(), "the server stops or starts"),
+    ],
+)
+def test_an_error_says_what_to_do(error: psycopg.Error, words: str) -> None:
+    assert words in str(explained("postgresql://db/x", error))
+
+
+async def test_a_controller_serves_from_a_server_and_its_commands_say_what_to_use(
+    url: str, tmp_path: Path
+) -> None:
+    served = Served(tmp_path, tmp_path / "unused.db")
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(fleet.read_text().replace(f"sqlite:///{served.store}", url))
+    for first in (1, 3):
+        process = await served.start()
+        assert await served.deliver(first, first + 1) == [202, 202], served.log()
+        process.terminate()
+        async with asyncio.timeout(PATIENCE):
+            assert await process.wait() == 0, served.log()
+    store = await PostgresqlStore.open(url)
+    state = await store.load(0.0)
+    await store.close()
+    assert {job.id for job in state.jobs} == {1, 2, 3, 4}
+    assert not served.store.exists()
+    refused = await asyncio.to_thread(run, "store", "check", "-c", fleet)
+    assert (refused.exit_code, "back it up with pg_dump" in refused.stderr) == (1, True)
