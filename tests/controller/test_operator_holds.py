@@ -206,6 +206,16 @@ async def test_only_pause_takes_the_whole_fleet() -> None:
     assert controller.state.operator_holds == {}
 
 
+@on_virtual_time
+async def test_a_mistyped_name_is_refused_with_the_name_that_was_meant() -> None:
+    controller, _ = await launched(World())
+    for request_name in ("pause", "drain", "resume", "retry"):
+        _, reason = await refused(request_name, controller, "gpuu")
+        assert reason.endswith(" is called gpuu: did you mean gpu?")
+    _, reason = await refused("quarantine", controller, "gpuu")
+    assert "did you mean" not in reason
+
+
 @pytest.mark.parametrize(
     ("request_name", "target", "kind"),
     [

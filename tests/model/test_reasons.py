@@ -41,6 +41,17 @@ def test_a_code_without_other_words_is_called_by_its_own() -> None:
     assert cause_of("powered_off") == "powered off"
 
 
+SAID_BY_SENTENCE = {WaitCode.NOT_ASSIGNED, FaultCode.STORE_DISK_LOW}
+SAID_BY_REASON = {FaultCode.JOB_WAITS_FOR_HOURS, FaultCode.JOBS_START_LATE}
+"""Jobs of these codes wait for another reason, whose fault says what to do."""
+
+
+def test_each_code_whose_alert_is_a_page_says_what_to_do() -> None:
+    pages = {code for code in CODES.values() if code.entry.is_page and code.entry.fires}
+    silent = {code for code in pages if not code.entry.mend}
+    assert silent == SAID_BY_SENTENCE | SAID_BY_REASON
+
+
 def variants() -> Iterator[str]:
     """Yield the names of variants in the calls of the rooms that make reasons."""
     for room in ("planner", "views", "observability"):

@@ -241,6 +241,7 @@ async def test_what_no_record_shows_is_unknown(asked: Asked, path: str) -> None:
         ("/admin/jobs?older_than=%c2%b2", "`older_than` must be a number of seconds"),
         ("/admin/jobs?reason=nothing", "`reason` must be a code of jobs that are waiting"),
         ("/admin/jobs?reason=labels", "`reason` must be a code of jobs that are waiting"),
+        ("/admin/jobs?reason=capasity", "are waiting: did you mean capacity?"),
         ("/admin/jobs?state=unmatched&reason=quota", "a code of jobs that are unmatched"),
         ("/admin/jobs?state=in_progress&reason=quota", "must not be given with `state` in_"),
         ("/admin/jobs?repository=acme", "the repository must have the form OWNER/NAME"),

@@ -88,13 +88,14 @@ def test_two_open_breakers_with_the_same_words_are_distinguished() -> None:
 
 
 def test_words_that_look_like_an_error_are_none() -> None:
-    """A machine or a job may have written them: they name no cause and no mend."""
+    """A machine or a job may have written them: they name no cause, and no mend of an error."""
     world = World()
     world.queue(1)
     row = Cooldown(launch_option_key(GPU, 0), world.now + 60.0, 3, REFUSED, FailureClass.UNKNOWN)
     world.state.set_cooldown(row)
     (fault,) = look(world, mends=RENEW).faults
-    assert (fault.key, fault.error, fault.mend) == ("machines_fail:gpu", "", "")
+    assert (fault.key, fault.error) == ("machines_fail:gpu", "")
+    assert fault.mend == WaitCode.CIRCUIT_OPEN.entry.mend
 
 
 def test_failing_machines_of_a_sku_are_one_fault_on_hold_and_between_holds() -> None:

@@ -1,6 +1,7 @@
 """Carries out operators' requests to pause, drain, quarantine, resume and retry."""
 
 from collections.abc import Collection, Iterator
+from difflib import get_close_matches
 from typing import NoReturn
 
 import structlog
@@ -134,7 +135,9 @@ class OperatorHoldActions:
                 _refuse(
                     RefusalKind.CONTRADICTED, f"all is not allowed here: name a {nouns}; {whole}"
                 )
-            where = "fleet.yaml and autoscaler machines have the names"
+            where = (
+                self._meant(text, allowed) or "fleet.yaml and autoscaler machines have the names"
+            )
             if text in self._zones():
                 where = (
                     "it is a zone; to launch nothing there, remove its subnet from fleet.yaml and run "
@@ -142,6 +145,19 @@ class OperatorHoldActions:
                 )
             _refuse(RefusalKind.UNKNOWN, f"no {nouns} is called {text}: {where}")
         return found[0]
+
+    def _meant(self, text: str, allowed: Collection[TargetKind]) -> str:
+        """Return the question for the SKU or provider with nearly this name, or an empty text."""
+        catalogue = self._journal.ledger.state.catalogue
+        names = {
+            TargetKind.SKU: tuple(catalogue.skus),
+            TargetKind.PROVIDER: tuple(
+                option.provider for sku in catalogue.skus.values() for option in sku.launch_options
+            ),
+        }
+        known = [name for kind in allowed for name in names.get(kind, ())]
+        found = get_close_matches(text, known, n=1)
+        return f"did you mean {found[0]}?" if found else ""
 
     def _zones(self) -> set[str]:
         """Return the zones in which machines may be launched."""

@@ -50,6 +50,7 @@ _MEND_LABELS = "correct runs-on in the workflow, or add a SKU with these labels"
 _MEND_ACCESS = "nothing, or admit them with access of a SKU; the runs can be cancelled at GitHub"
 _MEND_IMAGE = "repair the image, such as its driver, and publish it"
 _MEND_RUNNER = "publish a new image with the newest actions/runner"
+_MEND_OFFERINGS = "add zones, instance types or a launch option to the SKUs"
 _GITHUB_FAILS_IT = "GitHub fails the job, because no runner took it for a day"
 
 
@@ -157,18 +158,33 @@ class WaitCode(Code):
         ON_HOLD,
         OUT_OF_CAPACITY,
         cause="out of capacity",
-        mend="add zones, instance types or a launch option to the SKUs, or wait",
+        mend=f"{_MEND_OFFERINGS}, or wait",
         variants={
             "taken_back": "the provider takes the capacity of {about} back soon",
         },
     )
-    CONFIGURATION = Entry("configuration", ON_HOLD, LAUNCHES_REFUSED, cause="launches refused")
-    UNSUPPORTED = Entry("unsupported", ON_HOLD, OUT_OF_CAPACITY, cause="not offered in this zone")
+    CONFIGURATION = Entry(
+        "configuration",
+        ON_HOLD,
+        LAUNCHES_REFUSED,
+        cause="launches refused",
+        mend="look up the provider's error in docs/ec2.md or docs/kubernetes.md, and correct fleet.yaml or the "
+        "account",
+    )
+    UNSUPPORTED = Entry(
+        "unsupported",
+        ON_HOLD,
+        OUT_OF_CAPACITY,
+        cause="not offered in this zone",
+        mend=_MEND_OFFERINGS,
+    )
     BOOT_DEADLINE = Entry(
         "boot_deadline",
         ON_HOLD,
         MACHINES_NOT_READY,
         cause="machines do not boot",
+        mend="see the machine's console output in machine_not_ready of the log; check that machines reach "
+        "server.public_url and GitHub",
     )
     HEALTH_CHECK = Entry(
         "health_check",
@@ -177,12 +193,19 @@ class WaitCode(Code):
         cause="health checks fail",
         mend=_MEND_IMAGE,
     )
-    UNKNOWN = Entry("unknown", ON_HOLD, LAUNCHES_REFUSED, cause="launches fail")
+    UNKNOWN = Entry(
+        "unknown",
+        ON_HOLD,
+        LAUNCHES_REFUSED,
+        cause="launches fail",
+        mend="look up the provider's error in docs/ec2.md or docs/kubernetes.md; report it if it stays",
+    )
     CIRCUIT_OPEN = Entry(
         "circuit_open",
         "circuit breaker open: {words}",
         CIRCUIT_BREAKER,
         cause="circuit breaker open",
+        mend="correct what the message names: the image, the network or the registration",
         next_event="the probe machine becomes ready, gets a job or fails",
         variants={
             "boots": "circuit breaker of {about} open until a machine becomes ready: {count} consecutive "
@@ -199,6 +222,7 @@ class WaitCode(Code):
         "no provider of the SKU's launch options (`on`) has an offering now",
         LAUNCHES_REFUSED,
         cause="provider not read",
+        mend="run `autoscaler doctor`: it says why the provider cannot be read",
         next_event="the controller can read a provider of the SKU; it tries every minute",
     )
     REGISTRATION_ON_HOLD = Entry(
@@ -206,6 +230,8 @@ class WaitCode(Code):
         "registering runners in {about} is on hold: {words}",
         REGISTRATIONS_REFUSED,
         cause="registrations refused",
+        mend="look up GitHub's answer in docs/github.md: usually the App lacks the permission Self-hosted "
+        "runners, or the runner group's name is wrong",
         next_event="the controller tries to register a runner at GitHub again",
     )
     GITHUB_SECONDARY_LIMIT = Entry(
@@ -335,6 +361,7 @@ class FaultCode(Code):
         "store_fails",
         "a webhook was not stored {ago} ago, because {why}; GitHub got 503 for it",
         _page("StoreFails"),
+        mend="free space on the store's disk, or move the store to a faster local one",
         threshold=Threshold(within=HALF_HOUR),
     )
     STORE_DISK_LOW = Entry(
@@ -437,7 +464,7 @@ class FaultCode(Code):
     )
     MACHINES_NOT_TERMINATING = Entry(
         "machines_not_terminating",
-        "{machines}: still exist after three or more requests to terminate them. See autoscaler "
+        "{machines}: still at the provider after three or more requests to terminate. See autoscaler "
         "unverified",
         _ticket("MachinesDoNotTerminate"),
         cause="machines do not terminate",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 
 from autoscaler.controller.operators.fleet_queries import FleetQueries
@@ -160,9 +161,9 @@ def _reason(query: Query, state: JobList) -> str:
             "`reason` must not be given with `state` in_progress: these jobs do not wait"
         )
     if code not in _CODES[state]:
-        raise MalformedRequestError(
-            f"`reason` must be a code of jobs that are {state}: docs/runbooks/reasons.md has them"
-        )
+        meant = get_close_matches(code, sorted(_CODES[state]), n=1)
+        where = f"did you mean {meant[0]}?" if meant else "docs/runbooks/reasons.md has them"
+        raise MalformedRequestError(f"`reason` must be a code of jobs that are {state}: {where}")
     return code
 
 
