@@ -10,7 +10,7 @@ echo "${0##*/} $*" >> "$CALLS"
 case "$*" in
   "${HANGS:-nothing}"*) exec sleep 3600;;
   *is-active*) exit "${INACTIVE:-0}";;
-  restart*) exit "${BROKEN:-0}";;
+  restart*|disable*) exit "${BROKEN:-0}";;
 esac
 """
 

@@ -290,6 +290,19 @@ def test_an_uninstallation_leaves_the_store_unless_it_is_purged(
     assert not place.there("var/lib/autoscaler").exists()
 
 
+def test_a_controller_that_systemd_does_not_stop_keeps_its_unit_and_its_store(
+    place: Place, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = OwnUserHost(place.root)
+    apply(planned(), host, said.append)
+    place.there("var/lib/autoscaler").mkdir(parents=True)
+    monkeypatch.setenv("BROKEN", "1")
+    with pytest.raises(RefusedError, match=r"systemctl disable --now autoscaler\.service failed"):
+        remove(host, said.append, purge=True)
+    assert place.there(str(UNIT_FILE)).exists()
+    assert place.there("var/lib/autoscaler").exists()
+
+
 def test_a_dry_run_prints_the_unit_and_no_secret(
     example: Path, place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:

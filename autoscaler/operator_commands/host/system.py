@@ -46,7 +46,7 @@ class Host(Protocol):
         """Run systemctl. Return whether it succeeded."""
 
     def remove_unit(self) -> bool:
-        """Remove the unit's file."""
+        """Stop the unit, and remove its file. Raises RefusedError if systemd does not stop it."""
 
     def purge(self, *folders: Path) -> None:
         """Remove these folders and the unit's user."""
@@ -142,7 +142,7 @@ class ThisHost:
         there = self._there(UNIT_FILE)
         if not there.exists():
             return False
-        self.systemctl("disable", "--now", UNIT)
+        self._run("systemctl", "disable", "--now", UNIT)
         there.unlink()
         self.systemctl("daemon-reload")
         return True
@@ -168,7 +168,7 @@ class ThisHost:
     def _run(self, *words: str) -> None:
         done = self._ended(*words, capture_output=True)
         if done.returncode != 0:
-            raise RefusedError(f"{words[0]} failed: {done.stderr.strip()}")
+            raise RefusedError(f"{' '.join(words)} failed: {done.stderr.strip()}")
 
     def _ended(
         self, *words: str, capture_output: bool = False
