@@ -30,8 +30,8 @@ from autoscaler.setup.github_app import (
 )
 from autoscaler.setup.local_files import new_secret, write_missing
 from autoscaler.setup.manifest import AppPlan
+from autoscaler.setup.private_files import NotWrittenError, write_new
 from autoscaler.setup.private_files import replace as replace_file
-from autoscaler.setup.private_files import write_new
 
 FLEET = "fleet.yaml"
 _SERVER = "\nserver:\n"
@@ -158,8 +158,10 @@ async def _point_webhook(
     if not secret.exists():
         write_new(secret, f"{new_secret()}\n".encode())
         say(f"wrote {secret}: the webhook's secret")
-    newest = secret.read_text().split()[-1]
-    if not await setup.point_webhook(url, newest):
+    known = secret.read_text().split()
+    if not known:
+        raise NotWrittenError(f"{secret} is empty: remove it, and run the same command again")
+    if not await setup.point_webhook(url, known[-1]):
         return (
             f"open the App's settings from {page}, tick Active under Webhook, write the URL {url}, save, and "
             f"run: autoscaler init {shlex.quote(str(folder))} --webhook {url}"

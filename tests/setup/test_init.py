@@ -289,3 +289,11 @@ async def test_a_webhook_is_added_later(owner: Owner) -> None:
     )
     assert str(settings.server.webhook_listen) == "127.0.0.1:8080"
     assert stat.S_IMODE((owner.folder / "webhook-secret").stat().st_mode) == 0o600
+
+
+async def test_an_empty_secret_of_the_webhook_is_named(owner: Owner) -> None:
+    url = "https://hooks.example.com/webhook"
+    await owner.init(owner.create_and_install, owner.options(repositories=("rocket",)))
+    (owner.folder / "webhook-secret").touch(0o600)
+    with pytest.raises(NotWrittenError, match="webhook-secret is empty: remove it"):
+        await owner.init(owner.create_and_install, webhook=url)
