@@ -65,7 +65,12 @@ def bake(path: Path, *words: str | Path) -> subprocess.Popen[str]:
 def test_what_cannot_be_built_is_named(tmp_path: Path, words: list[str], why: str) -> None:
     process = bake(tmp_path, *words)
     _, error = process.communicate()
-    assert (process.returncode, error[: len(why)]) == (2, why)
+    assert (process.returncode, "".join(errors(error))[: len(why)]) == (2, why)
+
+
+def errors(text: str) -> list[str]:
+    """Return the lines but for the warning that GitHub soon gives the pinned runner no jobs."""
+    return [line for line in text.splitlines() if ": warning: runner." not in line]
 
 
 def test_a_value_that_is_null_is_not_built(tmp_path: Path) -> None:
@@ -143,6 +148,5 @@ def test_a_reader_of_the_output_that_goes_away_lets_packer_clean_up(tmp_path: Pa
         assert any(line == "building\n" for line in process.stdout)
         process.stdout.close()
         assert process.wait(timeout=PATIENCE) == 1
-        # The shipped versions.yaml may be old on the day of the test.
-        assert [line for line in process.stderr if ": warning: runner." not in line] == []
+        assert errors(process.stderr.read()) == []
     assert cleaned.exists()
