@@ -20,6 +20,9 @@ import yaml
 from scripts.release import ROOT
 from tests.config.fleet_file import MINIMAL
 
+# The action calls curl, which a Debian of `make test` may not have.
+pytestmark = pytest.mark.systems
+
 ACTION = ROOT / "actions" / "check-fleet"
 MARKER = "<!-- autoscaler check-fleet fleet.yaml -->"
 BOT = "github-actions[bot]"
@@ -295,7 +298,6 @@ def test_only_a_file_of_the_checkout_is_read(job: Job, name: str) -> None:
     assert (job.read("asked"), job.pull.comments) == ("", [])
 
 
-@pytest.mark.systems
 def test_the_installation_runs_no_module_of_the_checkout(tmp_path: Path) -> None:
     for name in ("venv", "pip"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('of the pull request')")
