@@ -15,11 +15,13 @@ from autoscaler.model.cooldowns import (
     registration_key,
 )
 from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.jobs.demand import DemandClass
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.reasons.faults import Fault
 from autoscaler.model.reasons.table import FaultCode, WaitCode
+from autoscaler.model.reasons.waiting import WaitReason
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, RECOVERS_AFTER, Starts
-from autoscaler.views.faults.causes import by_cause
+from autoscaler.views.faults.causes import by_cause, cause_of_wait
 from autoscaler.views.faults.counts import Counts
 from autoscaler.views.faults.fault_list import FLOOD
 from autoscaler.views.jobs.job import view_of
@@ -85,6 +87,16 @@ def test_two_open_breakers_with_the_same_words_are_distinguished() -> None:
     world.state.set_cooldown(Cooldown(exits, world.now + 60.0, 3, words))
     found = {fault.key: fault.jobs for fault in look(world).faults}
     assert found == {"machines_fail:gpu": 1, "configuration:east AuthFailure": 0}
+
+
+def test_an_open_breaker_is_that_of_its_sku_and_not_of_the_first_one_that_serves_the_jobs() -> None:
+    world = two_skus()
+    key = boots_key(CPU)
+    row = Cooldown(key, world.now + 60.0, 3, "no attestation", FailureClass.BOOT_DEADLINE)
+    world.state.set_cooldown(row)
+    demand = DemandClass("org:acme", "default", ("gpu",), (GPU, CPU))
+    reason = WaitReason(WaitCode.CIRCUIT_OPEN, where=key)
+    assert cause_of_wait(world.fleet(), demand, reason) == (WaitCode.BOOT_DEADLINE, CPU)
 
 
 def test_words_that_look_like_an_error_are_none() -> None:

@@ -6,7 +6,13 @@ A `Fault` goes in for each SKU, run of waiting jobs or circuit breaker, and one 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from autoscaler.model.cooldowns import Cooldown, launch_option_key, open_circuit
+from autoscaler.model.cooldowns import (
+    Cooldown,
+    boots_key,
+    exits_key,
+    launch_option_key,
+    open_circuit,
+)
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs.demand import DemandClass
@@ -127,12 +133,12 @@ def _cause_of_breaker(fleet: Fleet, skus: Sequence[SkuName], key: str) -> tuple[
     row = open_circuit(fleet.cooldowns, key)
     if row is None:  # It closed since the plan.
         return WaitCode.CIRCUIT_OPEN, skus[0]
-    options = {
-        launch_option_key(sku, index): (sku, option.provider)
+    owners = {kind(sku): (sku, "") for sku in skus for kind in (boots_key, exits_key)} | {
+        launch_option_key(sku, index): (sku, str(option.provider))
         for sku in skus
         for index, option in enumerate(fleet.catalogue.skus[sku].launch_options)
     }
-    sku, provider = options.get(key, (skus[0], ""))
+    sku, provider = owners.get(key, (skus[0], ""))
     code, about = cause_of_circuit(row, sku, provider)
     return (WaitCode.CIRCUIT_OPEN if code is FaultCode.OPTION_CIRCUIT_OPEN else code), about
 
