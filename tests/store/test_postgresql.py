@@ -8,10 +8,10 @@ import psycopg
 import pytest
 
 from autoscaler.controller.ports.store import Delivery, StoreError
-from autoscaler.store.lease import acquire
 from autoscaler.store.postgresql.address import Address
 from autoscaler.store.postgresql.database import PostgresqlDatabase
 from autoscaler.store.postgresql.errors import explained
+from autoscaler.store.postgresql.lease import acquire
 from autoscaler.store.postgresql.store import PostgresqlStore
 from tests.command_line import run
 from tests.patience import PATIENCE

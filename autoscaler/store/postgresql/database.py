@@ -16,8 +16,8 @@ import psycopg
 
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
-from autoscaler.store import lease
 from autoscaler.store.database import Answer, Connection
+from autoscaler.store.postgresql import lease
 from autoscaler.store.postgresql.address import Address
 from autoscaler.store.postgresql.connection import PostgresqlConnection
 from autoscaler.store.postgresql.errors import (
