@@ -251,7 +251,7 @@ def test_wrong_values_are_refused_with_the_reason(values: dict[str, Any], reason
 
 
 def test_the_values_and_the_command_of_the_document_are_those_of_the_chart() -> None:
-    [values] = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    values, *_ = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
     [command] = re.findall(r"^helm upgrade (.*?)\n```", DOCUMENT, re.MULTILINE | re.DOTALL)
     words = command.replace("\\\n", " ").split()
     assert words[1:3] == [NAME, str(CHART.relative_to(ROOT))]

@@ -36,23 +36,27 @@ echo 'files:' $(find . -type f -not -path './.cache/*' -not -path './.local/pipx
 
 AS_USER = r"""
 fail() { echo "failed: $1"; tail -n 40 *.log; exit 1; }
-until_says() {  # FILE TEXT PID
-  until grep -q -- "$2" "$1"; do kill -0 "$3" || fail "$1 ended without $2"; sleep 0.2; done
+until_lab_says() {  # TEXT PID...: the processes that must run until then
+  said=$1; shift
+  until grep -q -- "$said" lab.log; do
+    for pid; do kill -0 "$pid" || fail "process $pid ended before the lab said: $said"; done
+    sleep 0.2
+  done
 }
 PATH="$PATH:$HOME/.local/bin"
 pipx install "$(echo /wheel/*.whl)[demo]" > pipx.log 2>&1 || fail 'pipx install'
 autoscaler init --demo demo > init.log
-line() { sed -n "s/^$1\. in a [a-z]* terminal: //p" init.log; }
+in_terminal() { sed -n "s/^[0-9]*\. in a $1 terminal: //p" init.log | grep . || fail "no command for a $1 terminal"; }
 touch lab.log serve.log
-eval "exec $(line 1)" > lab.log 2>&1 &
+eval "exec $(in_terminal first)" > lab.log 2>&1 &
 lab=$!
-until_says lab.log 'GitHub and EC2 are up' $lab
-# `line 2` begins with variables, or with `env`.
-bash -c "exec $(line 2)" > serve.log 2>&1 &
+until_lab_says 'GitHub and EC2 are up' $lab
+# The command begins with variables, or with `env`.
+bash -c "exec $(in_terminal second)" > serve.log 2>&1 &
 serve=$!
-until_says lab.log 'EC2 terminates a machine' $lab
+until_lab_says 'EC2 terminates a machine' $lab $serve
 grep 'A job on linux.g5.xlarge ends: success' lab.log || fail 'the job'
-bash -c "$(line 3)" | grep -o 'nothing is wrong' || fail 'status'
+bash -c "$(in_terminal third)" | grep -o 'nothing is wrong' || fail 'status'
 kill -TERM $serve $lab
 wait $serve || fail 'serve'
 wait $lab || fail 'lab'
@@ -83,7 +87,7 @@ def disk() -> Iterator[Path]:
         yield made
 
 
-@pytest.mark.wait_limit(seconds=900, reason="installs forty packages and moto on a busy host")
+@pytest.mark.wait_limit(seconds=340, reason="installs forty packages and moto on a busy host")
 def test_an_ordinary_user_of_a_fresh_debian_runs_a_job_and_nothing_is_left(disk: Path) -> None:
     given = [f"{name}={value}" for name, value in variables().items()]
     layers = [str(base_root(PACKAGES)), str(disk), f"{disk}.work"]
