@@ -14,6 +14,7 @@ from autoscaler.controller.ports.provider_errors import OutcomeUnknownError as O
 from autoscaler.controller.ports.provider_errors import ProofRefusedError as ProofRefusedError
 from autoscaler.controller.ports.provider_errors import ProviderError as ProviderError
 from autoscaler.controller.ports.provider_errors import provider_errors as provider_errors
+from autoscaler.controller.ports.replicas import Leads, leads_forever
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
@@ -173,12 +174,16 @@ class Provider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProviderContext:
-    """What a provider gets from the controller. `agent_sha256` is the hash of the agent's file."""
+    """What a provider gets from the controller. `agent_sha256` is the hash of the agent's file.
+
+    The provider asks `leads` before each request that changes something.
+    """
 
     installations: Installations
     agent_sha256: str
     telemetry: Telemetry
     clock: Clock
+    leads: Leads = leads_forever
 
 
 class ProviderFactory(Protocol):

@@ -15,7 +15,7 @@ from autoscaler.model.accounting import Usage
 from autoscaler.model.changes import HistoryRow as HistoryRow
 from autoscaler.model.changes import Record as Record
 from autoscaler.model.cooldowns import Cooldown as Cooldown
-from autoscaler.model.identifiers import Installations, Instant, JobId, ProviderName
+from autoscaler.model.identifiers import Installations, Instant, JobId, ProviderName, Seconds
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.jobs.runners import Runner
 from autoscaler.model.machines.interruptions import Rerun
@@ -72,6 +72,9 @@ class SavedState:
 
 class Store(Protocol):
     """The store. It has one writer. Every method raises StoreError and nothing else."""
+
+    def leads_for(self) -> Seconds:
+        """Return for how long (real time) no other process can write. Infinity if the store is not shared."""
 
     async def load(self, horizon: Instant) -> SavedState:
         """Return all records that have not ended, or ended after `horizon`, and those that belong to a machine.

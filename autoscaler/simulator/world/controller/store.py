@@ -91,6 +91,10 @@ class MemoryStore:
         self.readings: dict[tuple[ProviderName, ReadingKind], tuple[Reading, ...]] = {}
         self._group: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
 
+    def leads_for(self) -> Seconds:
+        """See `Store.leads_for`."""
+        return math.inf
+
     def reopen(self, crash_point: CrashPoint) -> None:
         """Discard writes that are not durable yet, as when a new process opens the store."""
         self.crash_point = crash_point

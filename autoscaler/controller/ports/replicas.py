@@ -1,0 +1,74 @@
+"""The port of a store that several replicas of the controller share. One of them leads.
+
+The leader holds a lease: a row of the store with an epoch, which only grows, and the time at which it expires, by the
+store's clock. Each transaction of the leader renews the lease, and writes nothing if another replica took it.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from autoscaler.controller.ports.store import Delivery, Store
+from autoscaler.model.identifiers import Seconds
+
+LEADER_CLOCK: Final = time.CLOCK_BOOTTIME
+"""The clock of a leader: it goes on while the host is suspended, and all processes of the host share it."""
+
+LEASE_LENGTH: Final[Seconds] = 15.0
+"""How long a lease lasts after its last renewal (real time)."""
+
+LEASE_MARGIN: Final[Seconds] = 1.0
+"""By how much a leader counts its lease as shorter: its clock and the store's may run at different speeds."""
+
+Leads = Callable[[], Seconds]
+"""Returns for how long (real time) this process is still sure to lead. 0 or less: it may send nothing.
+
+Whatever changes something outside the store asks immediately before it sends, and waits no longer for the answer.
+"""
+
+
+def leads_forever() -> Seconds:
+    """Return infinity: what `Leads` says in the one process of a store that is not shared."""
+    return math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A replica, as the others see it: words that name its process, and the URL where it takes their requests."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The lease at one moment.
+
+    `secret` is new in each epoch: with it, replicas prove to the leader that they pass on a request. `mine`: this
+    process holds it. `session` counts this process's connections to the store.
+    """
+
+    holder: Replica
+    epoch: int
+    secret: str
+    expired: bool
+    mine: bool
+    session: int
+
+
+class SharedStore(Store, Protocol):
+    """A store that several replicas share. Every method raises StoreError and nothing else.
+
+    A replica that does not lead may call `accept`, `seek` and `close`, and no other method.
+    """
+
+    async def seek(self, replica: Replica, *, take: bool) -> Lease:
+        """Return the lease. With `take`, take it first if it has expired, with the next epoch."""
+
+    async def renew(self) -> None:
+        """Renew the lease. Raises: StoreError if another replica took it."""
+
+    async def unapplied(self, limit: int) -> tuple[Delivery, ...]:
+        """Return the oldest deliveries that are not marked as applied, whoever accepted them."""
