@@ -81,10 +81,10 @@ class Following:
         Raises: StoreError if the store cannot be used, ListenError.
         """
         async with self._serving as serving:
+            store = await self._open()
             _log.info(
                 "following", fleet=self._configuration.settings.fleet, on=str(serving.address)
             )
-            store = await self._open()
             try:
                 self._intake = FollowerIntake(
                     store,
