@@ -60,7 +60,7 @@ def test_jobs_that_fail_in_the_same_way_share_a_line() -> None:
     lab = cast(
         "Laboratory", SimpleNamespace(github=github, ec2=SimpleNamespace(machines_left=list))
     )
-    assert [one.text for one in violations(lab, Ending.STUCK, "it is stuck", 0)] == [
+    assert [one.text for one in violations(lab, Ending.STUCK, "it is stuck", 0, {})] == [
         "gave up: it is stuck",
         "job test / gpu 1 and 2 more like it: started 0 times, queued",
         "job test / gpu 4: started 2 times, queued",

@@ -1,0 +1,160 @@
+"""Makes replicas take over from one another in the middle of a push, and measures how long none leads."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+from lab.controller_process import ControllerProcess
+from lab.replicas.controllers import Controllers, Leader, is_follower
+
+PATIENCE = 120.0
+"""Real seconds until another replica must lead. A lease lasts 15 s, and a busy host needs seconds to start."""
+
+_LOOK_EVERY = 0.1
+
+
+class NoLeaderError(Exception):
+    """No replica took over, or one leads that must not. The message is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What happens to the leaders. Seconds are real.
+
+    The first is killed once this share of the jobs has started, and starts again after `down` seconds. Once it
+    is ready again and `suspended_at` of the jobs have started, the leader of that moment is suspended.
+    """
+
+    killed_at: float = 0.125
+    down: float = 8.0
+    suspended_at: float = 0.25
+    suspended: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """A change of the leader: what happened to the earlier one, and for how many real seconds none led."""
+
+    why: str
+    leader: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.why}: for {self.seconds:.1f} real seconds none led, then {self.leader} did"
+
+
+class Takeovers:
+    """Carries out `Faults` while it is open, as an async context manager. Without faults it does nothing.
+
+    `done` are the changes of the leader so far, and `problems` are sentences about what went wrong.
+    """
+
+    def __init__(
+        self,
+        controllers: Controllers,
+        faults: Faults | None,
+        started: Callable[[], float],
+        report: Callable[[str], None],
+    ) -> None:
+        """`started` returns the share of the jobs that were started. `report` gets a line for each step."""
+        self.done: list[Takeover] = []
+        self.problems: list[str] = []
+        self._controllers = controllers
+        self._started = started
+        self._report = report
+        self._running = asyncio.create_task(self._run(faults))
+
+    @property
+    def over(self) -> bool:
+        """True once all faults are over and every replica is ready, or something went wrong."""
+        return self._running.done()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop, whatever is under way, and resume a suspended replica."""
+        self._running.cancel()
+        await asyncio.wait({self._running})
+
+    async def _run(self, faults: Faults | None) -> None:
+        if faults is None:
+            return
+        try:
+            await self._until_started(faults.killed_at)
+            await self._kill(faults.down)
+            await self._until_started(faults.suspended_at)
+            await self._suspend(faults.suspended)
+        except (NoLeaderError, RuntimeError) as error:
+            self.problems.append(str(error))
+
+    async def _kill(self, down: float) -> None:
+        leader = await self._leader()
+        killed = leader.process
+        await killed.kill()
+        self._report(f"SIGKILL ends {killed.name}, which leads")
+        again = asyncio.create_task(self._start_later(killed, down))
+        try:
+            await self._taken_over(leader, f"SIGKILL ended {killed.name}")
+            await again
+        finally:
+            again.cancel()
+
+    async def _start_later(self, killed: ControllerProcess, down: float) -> None:
+        await asyncio.sleep(down)
+        await killed.start()
+        await killed.ready()
+        self._report(f"{killed.name} is there again")
+
+    async def _suspend(self, seconds: float) -> None:
+        leader = await self._leader()
+        suspended = leader.process
+        suspended.suspend()
+        self._report(f"SIGSTOP suspends {suspended.name}, which leads")
+        again = asyncio.create_task(self._resume_later(suspended, seconds))
+        try:
+            await self._taken_over(leader, f"SIGSTOP suspended {suspended.name}")
+            await again
+        finally:
+            again.cancel()
+            suspended.resume()
+        await self._follows(suspended)
+
+    async def _resume_later(self, suspended: ControllerProcess, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        suspended.resume()
+        self._report(f"{suspended.name} goes on, after {seconds:g} real seconds")
+
+    async def _taken_over(self, before: Leader, why: str) -> None:
+        began = time.monotonic()
+        leader = await self._leader(before.epoch)
+        takeover = Takeover(why, leader.process.name, time.monotonic() - began)
+        self.done.append(takeover)
+        self._report(f"{takeover.leader} leads: for {takeover.seconds:.1f} real seconds, none led")
+
+    async def _leader(self, after: float = -math.inf) -> Leader:
+        """Return the replica that leads, once its number is larger. Raises NoLeaderError."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            leader = await self._controllers.leader()
+            if leader is not None and leader.epoch > after:
+                return leader
+            await asyncio.sleep(_LOOK_EVERY)
+        raise NoLeaderError(f"no replica led within {PATIENCE:g} real seconds")
+
+    async def _follows(self, resumed: ControllerProcess) -> None:
+        """Wait until a replica follows that led before. Raises NoLeaderError."""
+        until = time.monotonic() + PATIENCE
+        while not is_follower(await resumed.metrics()):
+            if time.monotonic() > until:
+                raise NoLeaderError(
+                    f"{resumed.name} still says that it leads, {PATIENCE:g} s after SIGCONT"
+                )
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def _until_started(self, share: float) -> None:
+        while self._started() < share:  # noqa: ASYNC110 - the demo's own patience limits it
+            await asyncio.sleep(_LOOK_EVERY)
