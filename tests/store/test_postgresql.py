@@ -309,3 +309,11 @@ async def test_a_controller_serves_from_a_server_and_its_commands_say_what_to_us
     assert not served.store.exists()
     refused = await asyncio.to_thread(run, "store", "check", "-c", fleet)
     assert (refused.exit_code, "back it up with pg_dump" in refused.stderr) == (1, True)
+
+
+async def test_agents_of_other_versions_are_kept_for_all_replicas(store: PostgresqlStore) -> None:
+    others: tuple[bytes, ...] = ()
+    for number in range(10):
+        others = await store.keep_agent(f"agent {number}".encode())
+    assert others == tuple(f"agent {number}".encode() for number in (8, 7, 6, 5, 4, 3, 2))
+    assert (await store.keep_agent(b"agent 4"))[0] == b"agent 9"
