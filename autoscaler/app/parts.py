@@ -27,9 +27,10 @@ from autoscaler.app.translation import (
 from autoscaler.controller.composition import Controller, Ports, Settings
 from autoscaler.controller.journal import log_refused_transition
 from autoscaler.controller.ports.provider import Provider, ProviderContext, ProviderFactory
-from autoscaler.controller.ports.store import SavedState, Store
+from autoscaler.controller.ports.replicas import Lease, SharedStore
+from autoscaler.controller.ports.store import SavedState, Store, StoreError
 from autoscaler.controller.ports.telemetry import TraceTelemetry
-from autoscaler.controller.reconciler import Pace
+from autoscaler.controller.reconciler import Pace, failure_of
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
@@ -50,6 +51,9 @@ HUNG_AFTER: Seconds = 60.0
 FINISH_WITHIN: Seconds = 30.0
 """How long requests in flight may take after SIGTERM (real time)."""
 
+HAND_OVER_WITHIN: Seconds = 1.0
+"""The same if the store is shared: the next leader repeats the requests whose outcome it does not know."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -65,18 +69,22 @@ class Parts:
         configuration: config.Configuration,
         clock: SystemClock,
         store: Store,
+        led: tuple[SharedStore, Lease] | None,
         saved: SavedState,
         factories: Mapping[ProviderName, ProviderFactory],
         registered: tuple[str, ...],
         traces: TraceTelemetry | None,
         kept: KeptSockets,
     ) -> None:
-        """`registered` are the lines of the registry of providers.
+        """`registered` are the lines of the registry of providers. `led` is the store again with the
+        lease of this process, if several replicas share the store.
 
         `kept` has the listening sockets, if the controller starts again within its process.
         """
         kinds = provider_kinds(registered)
         self.in_use = InUse(configuration, health_check_parameters(configuration, kinds))
+        self._led = led
+        self._leadership_ended = False
         self._clock = clock
         self._pacing = SystemClock()
         settings = configuration.settings
@@ -88,6 +96,7 @@ class Parts:
             now=clock.now,
             webhooks=settings.github.webhook is None,
         )
+        self._telemetry.replica(leads=True, epoch=0 if led is None else led[1].epoch)
         agent = build_agent()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
         self._traces = traces
@@ -129,6 +138,7 @@ class Parts:
             traces=self._traces,
             observed=self._telemetry.faults,
             spent=self._telemetry.spent,
+            shared=None if self._led is None else self._led[0],
         )
 
     def _settings(self) -> Settings:
@@ -153,23 +163,44 @@ class Parts:
         )
 
     async def run(self) -> None:
-        """Run the control loop until a signal or a failure, which is raised."""
+        """Run the control loop until a signal or a failure, which is raised.
+
+        A shared store that fails, or has another leader, ends only the leadership.
+        """
+        try:
+            await self._run()
+        except (StoreError, BaseExceptionGroup) as error:
+            if self._led is None or not _is_of_store(error):
+                raise
+            self._leadership_ended = True
+            _log.error("leadership_ended", reason=failure_of(error))
+
+    async def _run(self) -> None:
         await self.controller.reconciler.run()
         if self.controller.crashes:
             raise BaseExceptionGroup("a background task failed", self.controller.crashes)
+
+    @property
+    def continues(self) -> bool:
+        """Whether the process goes on after these parts: with a reload, or as a replica that follows."""
+        return self.reloading.restarts or self._leadership_ended
 
     async def finish(self) -> None:
         """Finish requests in flight, those of machines first, and store the results."""
         _log.info("shutdown_started", in_flight=len(self.controller.effects))
         self.controller.bootstrap.shut_down()
-        if self.reloading.restarts:
+        if self.continues:
             self.serving.keep_listening()
         await self.serving.stop()
-        await self.controller.reconciler.drain(FINISH_WITHIN)
+        try:
+            await self.controller.reconciler.drain(HAND_OVER_WITHIN if self._led else FINISH_WITHIN)
+        except StoreError:
+            if not self._leadership_ended:
+                raise
 
     def _make_serving(self, agent: bytes, kept: KeptSockets) -> Serving:
         webhook = webhook_endpoint(
-            self.in_use.configuration, self.controller.intake, self._clock, self._telemetry
+            self.in_use.configuration, self.controller.intake.accept, self._clock, self._telemetry
         )
         earlier = keep_agent_beside(self.in_use.configuration.sqlite_file(), agent)
         tokens = [
@@ -219,6 +250,13 @@ class Parts:
 
     def _metrics(self) -> tuple[Iterable[bytes], str]:
         return self._telemetry.render(), self._telemetry.content_type
+
+
+def _is_of_store(error: BaseException) -> bool:
+    """Return whether an error is a StoreError, or a group of them alone."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(StoreError)[1] is None
+    return isinstance(error, StoreError)
 
 
 def _made(name: ProviderName, factory: ProviderFactory, context: ProviderContext) -> Provider:

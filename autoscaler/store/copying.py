@@ -10,12 +10,22 @@ from autoscaler.store.bodies import decompress
 from autoscaler.store.database import Connection, Database
 from autoscaler.store.rows import Arrival
 from autoscaler.store.schema import VERSION
-from autoscaler.store.tables import HISTORY, INBOX, LEASE, META, READINGS, TABLES, USAGE, Table
+from autoscaler.store.tables import (
+    AGENTS,
+    HISTORY,
+    INBOX,
+    LEASE,
+    META,
+    READINGS,
+    TABLES,
+    USAGE,
+    Table,
+)
 
 _AT_ONCE: Final = 1000
 """Maximum number of rows in memory."""
 
-_COPIED: Final = tuple(table for table in TABLES if table is not LEASE)
+_COPIED: Final = tuple(table for table in TABLES if table not in (LEASE, AGENTS))
 _NUMBERED: Final = {INBOX, HISTORY}
 """Their first column is the order of the rows. A database numbers the rows itself."""
 

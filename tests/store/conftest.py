@@ -8,9 +8,8 @@ import pytest
 
 from autoscaler.controller.ports.store import Store
 from autoscaler.simulator.world.controller.store import MemoryStore
-from autoscaler.store.postgresql.store import PostgresqlStore
 from autoscaler.store.sqlite.store import SqliteStore
-from tests.store.opened import Opener
+from tests.store.opened import Opener, open_leading
 from tests.store.postgresql_server import PostgresqlServer
 
 
@@ -39,7 +38,7 @@ def opener(request: pytest.FixtureRequest, path: Path) -> Opener:
     if request.param == "sqlite":
         return partial(SqliteStore.open, path)
     server: PostgresqlServer = request.getfixturevalue("server")
-    return partial(PostgresqlStore.open, server.database())
+    return partial(open_leading, server.database())
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "simulated"])
@@ -51,6 +50,6 @@ async def each_store(request: pytest.FixtureRequest, path: Path) -> AsyncIterato
     if request.param == "sqlite":
         opened: Store = await SqliteStore.open(path)
     else:
-        opened = await PostgresqlStore.open(request.getfixturevalue("server").database())
+        opened = await open_leading(request.getfixturevalue("server").database())
     yield opened
     await opened.close()
