@@ -1,8 +1,8 @@
 """Recognizes the requests that another replica passes on, and takes the client's address from them.
 
-A replica that does not lead passes requests on (`server.replicas`), with two headers of its own. Anyone can send
-them, so the address counts only with the secret of the lease, which is in the store. A wrong secret changes
-nothing about the answer. Both headers are removed before any handler or log sees the request.
+A replica that does not lead passes requests on (`server.replicas`), with two headers of its own. Anyone can
+send them, so the address counts only with the secret of the lease, which is in the store. A wrong secret
+changes nothing about the answer. Both headers are removed before any handler or log sees the request.
 """
 
 import asyncio

@@ -60,7 +60,8 @@ class Pair:
 
 def lease_of(url: str, **changes: object) -> Lease:
     """Return the lease of another replica at this URL."""
-    lease = Lease(Replica("leader", url), 7, SECRET, expired=False, mine=False, session=1)
+    holder = Replica("leader", url)
+    lease = Lease(holder, 7, SECRET, 1_000_000.0, expired=False, mine=False, session=1)
     return replace(lease, **changes)  # type: ignore[arg-type]
 
 
