@@ -38,7 +38,7 @@ _BY_CLIENT = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 """Headers that aiohttp's client would add if the request has none."""
 
 Leader = Callable[[], Lease | None]
-"""Returns the lease as this process last saw it, or None before it was seen."""
+"""Returns the lease as this process last saw it, or None while it does not reach the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +127,14 @@ class ForwardEndpoint:
                 await watching
 
     async def _watch_lease(self) -> None:
-        """End requests to a replica that does not lead any more."""
+        """End requests to a replica that does not lead any more. While the store is not reached, they go on."""
         while True:
             await asyncio.sleep(self._limits.recheck)
-            lease = self._lease()
-            epoch = lease.epoch if lease is not None else None
-            for alarm, sent_in in list(self._under_way.items()):
-                if sent_in != epoch:
+            lease = self._leader()
+            if lease is None:
+                continue
+            for alarm, sent_in in self._under_way.items():
+                if lease.expired or sent_in != lease.epoch:
                     _end(alarm)
 
     async def _end_all(self, _: web.Application) -> None:

@@ -51,6 +51,7 @@ class Pair:
     client: aiohttp.ClientSession
     direct: aiohttp.ClientSession
     behind: Backstage
+    forward: ForwardEndpoint
 
     @property
     def caller(self) -> Caller:
@@ -94,5 +95,5 @@ async def replicas(
             await stack.enter_async_context(aiohttp.ClientSession(url, cookie_jar=jar))
             for url in urls
         ]
-        pair = Pair(leading, following, lease_of(urls[1]), client, direct, behind)
+        pair = Pair(leading, following, lease_of(urls[1]), client, direct, behind, forward)
         yield pair

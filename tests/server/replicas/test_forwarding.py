@@ -14,7 +14,7 @@ from autoscaler.server.bodies import MEBIBYTE
 from autoscaler.server.machines.bootstrap import BootstrapLimits
 from autoscaler.server.replicas.forwarding import OWN_PATHS, ForwardLimits
 from tests.server.doubles import MACHINE, NONCE
-from tests.server.fakes import AGENT, ATTESTATION, STEPS
+from tests.server.fakes import AGENT, ATTESTATION, STEPS, until
 from tests.server.replicas.pair import Echo, lease_of, replicas
 
 POLL = 50
@@ -150,15 +150,33 @@ async def _hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     writer.close()
 
 
-async def test_a_silent_leader_is_answered_as_none_once_the_lease_is_another_ones() -> None:
+@pytest.mark.parametrize("changes", [{"epoch": 8}, {"epoch": 8, "mine": True}, {"expired": True}])
+async def test_a_silent_leader_is_answered_as_none_once_the_lease_is_over(
+    changes: dict[str, object],
+) -> None:
     """A suspended host closes no connection."""
     async with replicas(limits=ForwardLimits(recheck=0.01)) as pair:
-        assert pair.lease is not None
         waiting = asyncio.ensure_future(pair.caller.send_step("poll", {"wait": POLL}))
         await pair.behind.bootstrap.polling.wait()
-        pair.lease = lease_of(pair.lease.holder.url, epoch=8)
+        pair.lease = lease_of(f"http://{pair.leader.address}", **changes)
         assert (await waiting).status == 503
         await pair.behind.bootstrap.poll_cancelled.wait()
+
+
+async def test_a_poll_goes_on_while_this_replica_does_not_reach_the_store() -> None:
+    looks = 0
+    async with replicas(limits=ForwardLimits(recheck=0.001)) as pair:
+
+        def look() -> None:
+            nonlocal looks
+            looks += 1
+
+        waiting = asyncio.ensure_future(pair.caller.send_step("poll", {"wait": POLL}))
+        await pair.behind.bootstrap.polling.wait()
+        pair.forward._leader = look
+        await until(lambda: looks > 3)
+        await pair.leader.stop()
+        assert (await waiting).json == {"state": "ready"}
 
 
 async def test_a_leader_that_is_silent_for_too_long_is_answered_as_none() -> None:
