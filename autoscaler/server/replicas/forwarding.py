@@ -64,7 +64,10 @@ class NotPassedOnError(Exception):
         self.cause = cause
 
 
-_NO_LEADER = ("no_leader", "no replica of the controller leads now")
+_NO_LEADER = (
+    "no_leader",
+    "no replica of the controller leads now: try again, or see the logs of the replicas",
+)
 _LOOP = ("no_leader", "another replica passed this request on, and this one does not lead")
 _BUSY = ("busy", "too many requests wait for the leader")
 
