@@ -113,8 +113,12 @@ def test_a_command_on_a_terminal_says_within_a_second_that_no_replica_leads(
         replica(NO_LEADER, (200, "{}", {})) as one,
     ):
         monkeypatch.setattr(sys, "stderr", terminal)
-        # The client sleeps until the line is there, however slow this host is.
         said: list[bytes] = []
-        one.sleep = lambda _: said.append(shown.read(1000))  # type: ignore[method-assign]
+
+        def sleep(_: float) -> None:
+            """Return once the line is there, however slow this host is."""
+            said.append(shown.read(1000))
+
+        one.sleep = sleep  # type: ignore[method-assign, assignment]
         one.client.act("/admin/pause", target="gpu")
         assert said[0].startswith(f"waiting for a replica of {one.url} to lead, at most".encode())
