@@ -82,4 +82,4 @@ class SharedStore(Store, Protocol):
         """Renew the lease. Raises: StoreError if another replica took it."""
 
     async def unapplied(self, limit: int) -> tuple[Delivery, ...]:
-        """Return the oldest deliveries that are not marked as applied, whoever accepted them."""
+        """Return the oldest deliveries that are not marked as applied, of any replica."""
