@@ -52,7 +52,7 @@ HUNG_AFTER: Seconds = 60.0
 FINISH_WITHIN: Seconds = 30.0
 """How long requests in flight may take after SIGTERM (real time)."""
 
-HAND_OVER_WITHIN: Seconds = 1.0
+RELEASE_WITHIN: Seconds = 1.0
 """The same if the store is shared: the next leader repeats the requests whose outcome it does not know."""
 
 _log = structlog.get_logger(__name__)
@@ -208,7 +208,7 @@ class Parts:
             self.serving.keep_listening()
         await self.serving.stop()
         try:
-            await self.controller.reconciler.drain(HAND_OVER_WITHIN if self._led else FINISH_WITHIN)
+            await self.controller.reconciler.drain(RELEASE_WITHIN if self._led else FINISH_WITHIN)
         except StoreError:
             if not self._leadership_ended:
                 raise

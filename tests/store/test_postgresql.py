@@ -83,7 +83,7 @@ async def test_a_replica_that_lost_its_lease_writes_nothing(
 ) -> None:
     change(url, "UPDATE lease SET expires = 0")
     successor = await open_leading(url, OTHER)
-    assert store.leads_for() > 0, "only its own clock and its next transaction tell it"
+    assert store.leads_for() > 0, "only its own clock and its next transaction show it"
     with pytest.raises(StoreError, match="another process took over the store"):
         await store.accept(delivery("a"))
     assert store.leads_for() < 0

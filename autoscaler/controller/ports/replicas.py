@@ -85,4 +85,4 @@ class SharedStore(Store, Protocol):
         """Store the agent of this version. Return those of other versions, the latest first."""
 
     async def unapplied(self, limit: int) -> tuple[Delivery, ...]:
-        """Return the oldest deliveries that are not marked as applied, whoever accepted them."""
+        """Return the oldest deliveries that are not marked as applied, of any replica."""
