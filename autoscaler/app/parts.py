@@ -245,7 +245,10 @@ class Parts:
         if allowed != settings:
             most = allowed.max_connections
             _log.warning("connections_limited", files=file_limit(), connections=most)
-        return Serving(allowed, webhook, others, kept)
+        return Serving(allowed, webhook, others, kept, self._lease_secret)
+
+    def _lease_secret(self) -> str | None:
+        return self._led[1].secret if self._led else None
 
     def _unhealthy(self) -> list[str]:
         turned_at = self.controller.reconciler.turned_at
