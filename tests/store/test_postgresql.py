@@ -24,7 +24,7 @@ from autoscaler.store.postgresql.store import PostgresqlStore
 from tests.command_line import run
 from tests.patience import PATIENCE
 from tests.store.opened import REPLICA, open_leading
-from tests.store.postgresql_server import PostgresqlServer
+from tests.store.postgresql_server import PostgresqlServer, change
 from tests.store.records import delivery, job
 from tests.store.served import Served
 
@@ -39,12 +39,6 @@ async def store(url: str) -> AsyncIterator[PostgresqlStore]:
     opened = await open_leading(url)
     yield opened
     await opened.close()
-
-
-def change(url: str, statement: str) -> None:
-    """Run one statement in another session."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(statement.encode())
 
 
 END_SESSIONS = (
