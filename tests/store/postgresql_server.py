@@ -1,10 +1,12 @@
 """A real PostgreSQL server for the tests. A crash of the server loses nothing that was committed."""
 
 import signal
+import subprocess
 import tempfile
 from pathlib import Path
 
 import psutil
+import psycopg
 
 from lab.replicas import postgresql
 
@@ -15,6 +17,16 @@ class PostgresqlServer(postgresql.PostgresqlServer):
     def __init__(self, *, durable: bool = False, folder: Path | None = None) -> None:
         super().__init__(Path(tempfile.mkdtemp(prefix="pg-", dir=folder)), durable=durable)
         self.start()
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Run a program of PostgreSQL, such as pg_dump."""
+        done = subprocess.run(
+            [str(self.programs() / program), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
 
     def suspend(self) -> None:
         """Stop the server and its sessions with SIGSTOP, as a suspended host does."""
@@ -28,3 +40,9 @@ class PostgresqlServer(postgresql.PostgresqlServer):
         server = psutil.Process(self.pid)
         for process in (server, *server.children()):
             process.send_signal(number)
+
+
+def change(url: str, statement: str) -> None:
+    """Run one statement in another session."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode())
