@@ -36,14 +36,21 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """A change of the leader: what happened to the earlier one, and for how many real seconds none led."""
+    """A change of the leader. `at` is when something happened to the earlier one, since the push.
 
+    For `seconds`, no replica led. Both are real seconds.
+    """
+
+    at: float
     why: str
     leader: str
     seconds: float
 
     def __str__(self) -> str:
-        return f"{self.why}: for {self.seconds:.1f} real seconds none led, then {self.leader} did"
+        return (
+            f"Takeover: {self.at:.0f} s after the push, {self.why}. "
+            f"{self.leader.capitalize()} leads, after {self.seconds:.1f} s without a leader."
+        )
 
 
 class Takeovers:
@@ -65,6 +72,7 @@ class Takeovers:
         self._controllers = controllers
         self._started = started
         self._report = report
+        self._began = time.monotonic()
         self._running = asyncio.create_task(self._run(faults))
 
     @property
@@ -131,9 +139,11 @@ class Takeovers:
     async def _taken_over(self, before: Leader, why: str) -> None:
         began = time.monotonic()
         leader = await self._leader(before.epoch)
-        takeover = Takeover(why, leader.process.name, time.monotonic() - began)
-        self.done.append(takeover)
-        self._report(f"{takeover.leader} leads: for {takeover.seconds:.1f} real seconds, none led")
+        seconds = time.monotonic() - began
+        self.done.append(Takeover(began - self._began, why, leader.process.name, seconds))
+        self._report(
+            f"{leader.process.name} leads, after {seconds:.1f} real seconds without a leader"
+        )
 
     async def _leader(self, after: float = -math.inf) -> Leader:
         """Return the replica that leads, once its number is larger. Raises NoLeaderError."""
