@@ -107,7 +107,8 @@ def main(
             price_of(sku.instance_type, sku.os)
         if chosen.keep is not None:
             chosen.keep.mkdir(parents=True, exist_ok=True)
-        check_host(Path(tempfile.gettempdir()), min(push.most_at_once, MOST_PROCESSES))
+        machines, replicas = min(push.most_at_once, MOST_PROCESSES), chosen.replicas is not None
+        check_host(Path(tempfile.gettempdir()), machines, replicas=replicas)
     except (PushError, ValueError, OSError, HostTooSmallError) as error:
         out.print(f"error: {error}", style="red", soft_wrap=True)
         return UNUSABLE

@@ -7,8 +7,10 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-LOOK_EVERY = 1.0
-"""Real seconds between two looks at a replica's /readyz, and the patience of each."""
+_LOOK_EVERY = 1.0
+"""Real seconds between two looks at a replica's /readyz."""
+
+_LOOK_PATIENCE = 1.0
 
 _PIECE = 65_536
 
@@ -20,10 +22,11 @@ class Balancer:
     closed at once.
     """
 
-    def __init__(self, port: int, replicas: Sequence[str]) -> None:
+    def __init__(self, port: int, replicas: Sequence[str], look_every: float = _LOOK_EVERY) -> None:
         """`replicas` are their URLs on this host."""
         self.url = f"http://127.0.0.1:{port}"
         self._port = port
+        self._look_every = look_every
         self._replicas = list(replicas)
         self._connections: dict[str, set[asyncio.Task[None]]] = {url: set() for url in replicas}
         self._ready: set[str] = set()
@@ -48,11 +51,11 @@ class Balancer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look_repeatedly(self) -> None:
-        limit = aiohttp.ClientTimeout(total=LOOK_EVERY)
+        limit = aiohttp.ClientTimeout(total=_LOOK_PATIENCE)
         async with aiohttp.ClientSession(timeout=limit) as session:
             while True:
                 await asyncio.gather(*(self._look(session, url) for url in self._replicas))
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(self._look_every)
 
     async def _look(self, session: aiohttp.ClientSession, url: str) -> None:
         with suppress(aiohttp.ClientError, TimeoutError):

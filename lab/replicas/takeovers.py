@@ -2,16 +2,12 @@
 
 import asyncio
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
 from lab.controller_process import ControllerProcess
 from lab.replicas.controllers import Controllers, Leader, is_follower
-
-PATIENCE = 120.0
-"""Real seconds until another replica must lead. A lease lasts 15 s, and a busy host needs seconds to start."""
 
 _LOOK_EVERY = 0.1
 
@@ -26,12 +22,14 @@ class Faults:
 
     The first is killed once this share of the jobs has started, and starts again after `down` seconds. Once it
     is ready again and `suspended_at` of the jobs have started, the leader of that moment is suspended.
+    Another replica must lead within `patience`: a lease lasts 15 s, and a busy host takes long to start.
     """
 
     killed_at: float = 0.125
     down: float = 8.0
     suspended_at: float = 0.25
     suspended: float = 60.0
+    patience: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,59 +68,60 @@ class Takeovers:
         self.done: list[Takeover] = []
         self.problems: list[str] = []
         self._controllers = controllers
+        self._faults = faults or Faults()
         self._started = started
         self._report = report
-        self._began = time.monotonic()
-        self._running = asyncio.create_task(self._run(faults))
+        self._now = asyncio.get_running_loop().time
+        self._began = self._now()
+        self._running = None if faults is None else asyncio.create_task(self._run())
 
     @property
     def over(self) -> bool:
         """True once all faults are over and every replica is ready, or something went wrong."""
-        return self._running.done()
+        return self._running is None or self._running.done()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Stop, whatever is under way, and resume a suspended replica."""
-        self._running.cancel()
-        await asyncio.wait({self._running})
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
 
-    async def _run(self, faults: Faults | None) -> None:
-        if faults is None:
-            return
+    async def _run(self) -> None:
         try:
-            await self._until_started(faults.killed_at)
-            await self._kill(faults.down)
-            await self._until_started(faults.suspended_at)
-            await self._suspend(faults.suspended)
+            await self._until_started(self._faults.killed_at)
+            await self._kill()
+            await self._until_started(self._faults.suspended_at)
+            await self._suspend()
         except (NoLeaderError, RuntimeError) as error:
             self.problems.append(str(error))
 
-    async def _kill(self, down: float) -> None:
+    async def _kill(self) -> None:
         leader = await self._leader()
         killed = leader.process
         await killed.kill()
         self._report(f"SIGKILL ends {killed.name}, which leads")
-        again = asyncio.create_task(self._start_later(killed, down))
+        again = asyncio.create_task(self._start_later(killed))
         try:
             await self._taken_over(leader, f"SIGKILL ended {killed.name}")
             await again
         finally:
             again.cancel()
 
-    async def _start_later(self, killed: ControllerProcess, down: float) -> None:
-        await asyncio.sleep(down)
+    async def _start_later(self, killed: ControllerProcess) -> None:
+        await asyncio.sleep(self._faults.down)
         await killed.start()
         await killed.ready()
         self._report(f"{killed.name} is there again")
 
-    async def _suspend(self, seconds: float) -> None:
+    async def _suspend(self) -> None:
         leader = await self._leader()
         suspended = leader.process
         suspended.suspend()
         self._report(f"SIGSTOP suspends {suspended.name}, which leads")
-        again = asyncio.create_task(self._resume_later(suspended, seconds))
+        again = asyncio.create_task(self._resume_later(suspended))
         try:
             await self._taken_over(leader, f"SIGSTOP suspended {suspended.name}")
             await again
@@ -131,15 +130,15 @@ class Takeovers:
             suspended.resume()
         await self._follows(suspended)
 
-    async def _resume_later(self, suspended: ControllerProcess, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+    async def _resume_later(self, suspended: ControllerProcess) -> None:
+        await asyncio.sleep(self._faults.suspended)
         suspended.resume()
-        self._report(f"{suspended.name} goes on, after {seconds:g} real seconds")
+        self._report(f"{suspended.name} goes on, after {self._faults.suspended:g} real seconds")
 
     async def _taken_over(self, before: Leader, why: str) -> None:
-        began = time.monotonic()
+        began = self._now()
         leader = await self._leader(before.epoch)
-        seconds = time.monotonic() - began
+        seconds = self._now() - began
         self.done.append(Takeover(began - self._began, why, leader.process.name, seconds))
         self._report(
             f"{leader.process.name} leads, after {seconds:.1f} real seconds without a leader"
@@ -147,21 +146,21 @@ class Takeovers:
 
     async def _leader(self, after: float = -math.inf) -> Leader:
         """Return the replica that leads, once its number is larger. Raises NoLeaderError."""
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
+        until = self._now() + self._faults.patience
+        while self._now() < until:
             leader = await self._controllers.leader()
             if leader is not None and leader.epoch > after:
                 return leader
             await asyncio.sleep(_LOOK_EVERY)
-        raise NoLeaderError(f"no replica led within {PATIENCE:g} real seconds")
+        raise NoLeaderError(f"no replica led within {self._faults.patience:g} real seconds")
 
     async def _follows(self, resumed: ControllerProcess) -> None:
         """Wait until a replica follows that led before. Raises NoLeaderError."""
-        until = time.monotonic() + PATIENCE
+        until = self._now() + self._faults.patience
         while not is_follower(await resumed.metrics()):
-            if time.monotonic() > until:
+            if self._now() > until:
                 raise NoLeaderError(
-                    f"{resumed.name} still says that it leads, {PATIENCE:g} s after SIGCONT"
+                    f"{resumed.name} still says that it leads, {self._faults.patience:g} s after SIGCONT"
                 )
             await asyncio.sleep(_LOOK_EVERY)
 
