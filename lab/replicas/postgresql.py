@@ -11,8 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
-import psycopg
-
 from lab.machines.image import closed_part
 
 PATIENCE = 120.0
@@ -50,15 +48,14 @@ class PostgresqlServer:
             programs = self.programs()
             if not self._data.exists():
                 self._initialize(programs / "initdb")
-            self._process = self._run(programs / "postgres")
+            self._process = self._launch(programs / "postgres")
             self._until_it_answers(self._process)
 
     def database(self) -> str:
-        """Create a database. Return its URL."""
+        """Create a database. Return its URL. Raises RuntimeError with the server's words if it fails."""
         self._databases += 1
         name = f"lab{self._databases}"
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}".encode())
+        _run([str(self.programs() / "createdb"), *self._as_client(), name])
         return self.url(name)
 
     def url(self, name: str) -> str:
@@ -118,19 +115,9 @@ class PostgresqlServer:
 
     def _initialize(self, program: Path) -> None:
         words = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N", "-D")
-        done = subprocess.run(  # noqa: S603
-            [*_as_user(), str(program), *words, str(self._data)],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd="/",
-            timeout=PATIENCE,
-            start_new_session=True,
-        )
-        if done.returncode:
-            raise RuntimeError(f"PostgreSQL could not create its files: {done.stderr}")
+        _run([*_as_user(), str(program), *words, str(self._data)])
 
-    def _run(self, program: Path) -> "subprocess.Popen[bytes]":
+    def _launch(self, program: Path) -> "subprocess.Popen[bytes]":
         settings = {
             "fsync": "on" if self._durable else "off",
             "max_connections": "50",
@@ -151,21 +138,35 @@ class PostgresqlServer:
             )
 
     def _until_it_answers(self, process: "subprocess.Popen[bytes]") -> None:
+        asking = [str(self.programs() / "pg_isready"), "--quiet", *self._as_client()]
         until = time.monotonic() + PATIENCE
-        while True:
-            try:
-                psycopg.connect(self.url("postgres"), connect_timeout=5).close()
-            except psycopg.OperationalError as error:
-                if process.poll() is not None or time.monotonic() > until:
-                    said = self._log.read_text(errors="replace")[-2000:]
-                    raise RuntimeError(f"PostgreSQL does not answer:\n{said}") from error
-                time.sleep(0.05)
-            else:
-                return
+        while subprocess.run(asking, check=False).returncode:  # noqa: S603
+            if process.poll() is not None or time.monotonic() > until:
+                said = self._log.read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"PostgreSQL does not answer:\n{said}")
+            time.sleep(0.05)
+
+    def _as_client(self) -> tuple[str, ...]:
+        return ("-h", str(self._folder), "-U", "postgres")
 
     @property
     def _log(self) -> Path:
         return self._folder / "log"
+
+
+def _run(command: list[str]) -> None:
+    """Run one of PostgreSQL's programs to its end. Raises RuntimeError with its words if it fails."""
+    done = subprocess.run(  # noqa: S603
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        timeout=PATIENCE,
+        start_new_session=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"PostgreSQL: {done.stderr}")
 
 
 def _as_user() -> list[str]:
