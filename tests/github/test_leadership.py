@@ -134,5 +134,5 @@ async def test_no_answer_is_awaited_for_longer_than_the_process_leads(world: Wor
     """The connection is open already, so the request is sent."""
     world.github.inject_faults(hang(REGISTER))
     async with leading(world, lambda: 0.5) as client:
-        with pytest.raises(RegistrationOutcomeUnknownError, match="no answer in 0.5 s"):
+        with pytest.raises(RegistrationOutcomeUnknownError, match=r"no answer in 0\.5 s"):
             await register(client)
