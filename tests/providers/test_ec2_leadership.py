@@ -26,7 +26,12 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
 )
 from autoscaler.controller.ports.replicas import LEADER_CLOCK, Leads
-from autoscaler.model.identifiers import InstallationId, Installations, ProviderName
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Installations,
+    ProviderMachineId,
+    ProviderName,
+)
 from autoscaler.providers.ec2.factory import Ec2Factory
 from autoscaler.providers.ec2.worker.channel import Timeouts, WorkerChannel
 from autoscaler.providers.ec2.worker.operations import OPERATIONS
@@ -123,8 +128,11 @@ async def channel_of(aws: Aws, leads: Leads) -> AsyncIterator[WorkerChannel]:
     patient = Timeouts(connect=PATIENCE, read=PATIENCE, answer=PATIENCE)
     channel = WorkerChannel(REGION, aws.url, patient)
     channel.leads = leads
-    yield channel
-    await channel.close()
+    try:
+        yield channel
+    finally:
+        aws.answers.set()
+        await channel.close()
 
 
 async def refusal(channel: WorkerChannel, call: tuple[str, Mapping[str, Any]]) -> str:
@@ -226,9 +234,11 @@ async def worker_of(aws: Aws) -> AsyncIterator[asyncio.subprocess.Process]:
         stdout=subprocess.PIPE,
     )
     assert worker.stdin is not None
-    yield worker
-    worker.stdin.close()
-    await worker.wait()
+    try:
+        yield worker
+    finally:
+        worker.stdin.close()
+        await worker.wait()
 
 
 async def test_the_channel_says_until_when_a_stopped_worker_may_send(aws: Aws) -> None:
@@ -294,7 +304,7 @@ async def test_a_call_in_the_pipe_of_a_stopped_controller_is_sent_only_while_it_
     await controller.stdout.readline()
     pid = int(await controller.stdout.readline())
     stop(controller.pid)
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.5)  # until the shorter lease has ended
     os.kill(pid, signal.SIGCONT)
     os.kill(controller.pid, signal.SIGCONT)
     said = await controller.stdout.readline()
@@ -318,6 +328,9 @@ async def test_a_provider_asks_the_leases_of_its_context(tmp_path: Path) -> None
         lambda: 0.0,
     )
     provider = factory.make(context)
-    with pytest.raises(OutcomeUnknownError, match="NotLeading"):
-        await provider.terminate(["i-1"])
-    await provider.close()
+    try:
+        with pytest.raises(OutcomeUnknownError, match="NotLeading"):
+            await provider.terminate([ProviderMachineId("i-1")])
+    finally:
+        await provider.close()
+        await factory.close()
