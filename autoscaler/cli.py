@@ -92,8 +92,24 @@ def serve(
     log_level: Annotated[
         LogLevel, typer.Option(help="The lowest level that is logged.")
     ] = LogLevel.INFO,
+    replica_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="AUTOSCALER_REPLICA_URL",
+            metavar="URL",
+            help="Where other replicas reach this one; default: this host's name, server.listen's port.",
+        ),
+    ] = None,
+    intake_only: Annotated[
+        bool,
+        typer.Option("--intake-only", help="Only store webhook deliveries: never lead the fleet."),
+    ] = False,
 ) -> None:
-    """Run the controller until SIGTERM."""
+    """Run the controller until SIGTERM.
+
+    On a store on PostgreSQL, several of them are replicas: one leads the fleet, and all serve.
+    """
+    from autoscaler.app.following import ReplicaOptions
     from autoscaler.app.running import serve as run
     from autoscaler.config import ConfigurationError
 
@@ -102,6 +118,7 @@ def serve(
             fleet_file(config),
             log_format=log_format.value,
             log_level=log_level.value,
+            replica=ReplicaOptions(replica_url, intake_only=intake_only),
         )
     except ConfigurationError as error:
         _report([*error.problems, *error.warnings])

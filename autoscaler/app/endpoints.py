@@ -4,7 +4,6 @@ from autoscaler import config
 from autoscaler.console.assets import read_assets
 from autoscaler.console.links import GitHubPages
 from autoscaler.console.pages import Pages
-from autoscaler.controller.intake.deliveries import Intake
 from autoscaler.controller.operators.fleet_queries import FleetQueries
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.telemetry import Telemetry
@@ -12,11 +11,11 @@ from autoscaler.github.webhook import verify_signature
 from autoscaler.model.operators import Operator
 from autoscaler.server.operators.console import ConsoleEndpoint
 from autoscaler.server.tokens import TokenFile, UnusableTokensError, WrongTokens
-from autoscaler.server.webhook import WebhookEndpoint
+from autoscaler.server.webhook import Accept, WebhookEndpoint
 
 
 def webhook_endpoint(
-    configuration: config.Configuration, intake: Intake, clock: Clock, telemetry: Telemetry
+    configuration: config.Configuration, accept: Accept, clock: Clock, telemetry: Telemetry
 ) -> WebhookEndpoint | None:
     """Create the endpoint of /webhook, or None without webhooks. Raises ConfigurationError."""
     if configuration.settings.github.webhook is not None:
@@ -24,7 +23,7 @@ def webhook_endpoint(
     secrets = [one.get_secret_value() for one in config.read_webhook_secrets(configuration)]
     return WebhookEndpoint(
         lambda body, header: verify_signature(body, header, secrets),
-        intake.accept,
+        accept,
         clock,
         telemetry,
     )

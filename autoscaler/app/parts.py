@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
@@ -27,9 +28,10 @@ from autoscaler.app.translation import (
 from autoscaler.controller.composition import Controller, Ports, Settings
 from autoscaler.controller.journal import log_refused_transition
 from autoscaler.controller.ports.provider import Provider, ProviderContext, ProviderFactory
-from autoscaler.controller.ports.store import SavedState, Store
+from autoscaler.controller.ports.replicas import Lease, SharedStore
+from autoscaler.controller.ports.store import SavedState, Store, StoreError
 from autoscaler.controller.ports.telemetry import TraceTelemetry
-from autoscaler.controller.reconciler import Pace
+from autoscaler.controller.reconciler import Pace, failure_of
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
@@ -50,11 +52,28 @@ HUNG_AFTER: Seconds = 60.0
 FINISH_WITHIN: Seconds = 30.0
 """How long requests in flight may take after SIGTERM (real time)."""
 
+RELEASE_WITHIN: Seconds = 1.0
+"""The same if the store is shared: the next leader repeats the requests whose outcome it does not know."""
+
 _log = structlog.get_logger(__name__)
 
 
 class UnusableProviderError(Exception):
     """A provider cannot be created from its configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open store, and what it gave.
+
+    If several replicas share it, `led` is the store again with the lease of this process, and `earlier_agents`
+    are the agents of other versions.
+    """
+
+    store: Store
+    saved: SavedState
+    led: tuple[SharedStore, Lease] | None = None
+    earlier_agents: tuple[bytes, ...] = ()
 
 
 class Parts:
@@ -64,8 +83,7 @@ class Parts:
         self,
         configuration: config.Configuration,
         clock: SystemClock,
-        store: Store,
-        saved: SavedState,
+        opened: Opened,
         factories: Mapping[ProviderName, ProviderFactory],
         registered: tuple[str, ...],
         traces: TraceTelemetry | None,
@@ -75,8 +93,11 @@ class Parts:
 
         `kept` has the listening sockets, if the controller starts again within its process.
         """
+        saved, led = opened.saved, opened.led
         kinds = provider_kinds(registered)
         self.in_use = InUse(configuration, health_check_parameters(configuration, kinds))
+        self._led = led
+        self._leadership_ended = False
         self._clock = clock
         self._pacing = SystemClock()
         settings = configuration.settings
@@ -88,6 +109,7 @@ class Parts:
             now=clock.now,
             webhooks=settings.github.webhook is None,
         )
+        self._telemetry.replica(leads=True, epoch=0 if led is None else led[1].epoch)
         agent = build_agent()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
         self._traces = traces
@@ -105,7 +127,9 @@ class Parts:
         self.providers = {
             name: _made(name, factory, context) for name, factory in factories.items()
         }
-        self.controller = Controller(self._ports(store), self._settings(), saved.installations)
+        self.controller = Controller(
+            self._ports(opened.store), self._settings(), saved.installations
+        )
         self.reloading = Reloading(
             self.in_use,
             self.providers,
@@ -115,7 +139,7 @@ class Parts:
             self.controller.reconciler,
             registered,
         )
-        self.serving = self._make_serving(agent, kept)
+        self.serving = self._make_serving(agent, kept, opened.earlier_agents)
 
     def _ports(self, store: Store) -> Ports:
         return Ports(
@@ -132,6 +156,7 @@ class Parts:
             traces=self._traces,
             observed=self._telemetry.faults,
             spent=self._telemetry.spent,
+            shared=None if self._led is None else self._led[0],
         )
 
     def _settings(self) -> Settings:
@@ -156,25 +181,46 @@ class Parts:
         )
 
     async def run(self) -> None:
-        """Run the control loop until a signal or a failure, which is raised."""
+        """Run the control loop until a signal or a failure, which is raised.
+
+        A shared store that fails, or has another leader, ends only the leadership.
+        """
+        try:
+            await self._run()
+        except (StoreError, BaseExceptionGroup) as error:
+            if self._led is None or not _is_of_store(error):
+                raise
+            self._leadership_ended = True
+            _log.error("leadership_ended", reason=failure_of(error))
+
+    async def _run(self) -> None:
         await self.controller.reconciler.run()
         if self.controller.crashes:
             raise BaseExceptionGroup("a background task failed", self.controller.crashes)
+
+    @property
+    def continues(self) -> bool:
+        """Whether the process goes on after these parts: with a reload, or as a replica that follows."""
+        return self.reloading.restarts or self._leadership_ended
 
     async def finish(self) -> None:
         """Finish requests in flight, those of machines first, and store the results."""
         _log.info("shutdown_started", in_flight=len(self.controller.effects))
         self.controller.bootstrap.shut_down()
-        if self.reloading.restarts:
+        if self.continues:
             self.serving.keep_listening()
         await self.serving.stop()
-        await self.controller.reconciler.drain(FINISH_WITHIN)
+        try:
+            await self.controller.reconciler.drain(RELEASE_WITHIN if self._led else FINISH_WITHIN)
+        except StoreError:
+            if not self._leadership_ended:
+                raise
 
-    def _make_serving(self, agent: bytes, kept: KeptSockets) -> Serving:
+    def _make_serving(self, agent: bytes, kept: KeptSockets, earlier: tuple[bytes, ...]) -> Serving:
         webhook = webhook_endpoint(
-            self.in_use.configuration, self.controller.intake, self._clock, self._telemetry
+            self.in_use.configuration, self.controller.intake.accept, self._clock, self._telemetry
         )
-        earlier = keep_agent_beside(self.in_use.configuration.sqlite_file(), agent)
+        earlier += keep_agent_beside(self.in_use.configuration.sqlite_file(), agent)
         tokens = [
             one.get_secret_value() for one in config.read_metrics_tokens(self.in_use.configuration)
         ]
@@ -202,7 +248,10 @@ class Parts:
         if allowed != settings:
             most = allowed.max_connections
             _log.warning("connections_limited", files=file_limit(), connections=most)
-        return Serving(allowed, webhook, others, kept)
+        return Serving(allowed, webhook, others, kept, self._lease_secret)
+
+    def _lease_secret(self) -> str | None:
+        return self._led[1].secret if self._led else None
 
     def _unhealthy(self) -> list[str]:
         turned_at = self.controller.reconciler.turned_at
@@ -222,6 +271,13 @@ class Parts:
 
     def _metrics(self) -> tuple[Iterable[bytes], str]:
         return self._telemetry.render(), self._telemetry.content_type
+
+
+def _is_of_store(error: BaseException) -> bool:
+    """Return whether an error is a StoreError, or a group of them alone."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(StoreError)[1] is None
+    return isinstance(error, StoreError)
 
 
 def _made(name: ProviderName, factory: ProviderFactory, context: ProviderContext) -> Provider:

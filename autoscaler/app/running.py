@@ -10,21 +10,26 @@ from typing import TYPE_CHECKING
 import structlog
 
 from autoscaler import config
+from autoscaler.app.agent_file import build_agent
 from autoscaler.app.changes import Change, log_refusal, log_warnings
 from autoscaler.app.event_loop import new_event_loop
-from autoscaler.app.parts import Parts, UnusableProviderError
+from autoscaler.app.following import Following, ReplicaOptions
+from autoscaler.app.parts import Opened, Parts, UnusableProviderError
 from autoscaler.app.preflight import load_for_service
 from autoscaler.app.process import Signals, raise_file_limit
 from autoscaler.app.translation import provider_factories
+from autoscaler.controller.ports.replicas import Lease, SharedStore
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.reconciler import failure_of
 from autoscaler.controller.system import SystemClock
 from autoscaler.ledger.ledger import KEPT_FOR
+from autoscaler.model.identifiers import Seconds
+from autoscaler.model.operators import OperatorName
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.providers.registry import PROVIDERS, provider_kinds
 from autoscaler.server.listening.listener import KeptSockets, ListenError
 from autoscaler.server.tokens import UnusableTokensError
-from autoscaler.store.opening import open_store
+from autoscaler.store.opening import is_shared, open_store
 
 if TYPE_CHECKING:
     from autoscaler.observability.traces import OtlpTraces
@@ -34,6 +39,9 @@ TRACES_TO = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 CANNOT_START = (StoreError, ListenError, UnusableProviderError, UnusableTokensError)
 """Why a controller cannot start with a valid configuration."""
+
+FOLLOW_AFTER: Seconds = 1.0
+"""Pause (real time) before a replica whose leadership ended opens the store again."""
 
 _log = structlog.get_logger(__name__)
 
@@ -45,8 +53,11 @@ def serve(
     log_level: str,
     clock: SystemClock | None = None,
     providers: tuple[str, ...] = PROVIDERS,
+    replica: ReplicaOptions | None = None,
 ) -> int:
     """Run the controller until SIGTERM or SIGINT; return the exit status.
+
+    On a store that several replicas share, the controller runs while this one leads.
 
     `clock` is the system's unless the laboratory gives a faster one. `providers` are lines of the registry.
     Raises ConfigurationError.
@@ -57,7 +68,8 @@ def serve(
     raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(_serve(configuration, clock or SystemClock(), providers))
+            process = _Process(clock or SystemClock(), providers, replica or ReplicaOptions())
+            runner.run(process.serve(configuration))
     except CANNOT_START as error:
         _log.error("stopped", reason=str(error))
         return 1
@@ -67,42 +79,130 @@ def serve(
     return 0
 
 
-async def _serve(
-    configuration: config.Configuration, clock: SystemClock, providers: tuple[str, ...]
-) -> None:
-    """Serve until a signal. A reload can start the controller again, with its changed configuration."""
-    process = asyncio.current_task()
-    assert process is not None
-    signals, kept = Signals(process), KeptSockets()
-    earlier, change = configuration, None
-    try:
+class _Process:
+    """One process, in which a controller may run again and again."""
+
+    def __init__(
+        self, clock: SystemClock, providers: tuple[str, ...], replica: ReplicaOptions
+    ) -> None:
+        self._clock = clock
+        self._providers = providers
+        self._replica = replica
+        self._kept = KeptSockets()
+        self._leads = False
+
+    async def serve(self, configuration: config.Configuration) -> None:
+        """Serve until a signal."""
+        process = asyncio.current_task()
+        assert process is not None
+        signals = Signals(process)
+        try:
+            await self._serve(configuration, signals)
+        except asyncio.CancelledError:
+            if not signals.stopped:
+                raise
+        finally:
+            self._kept.close()
+
+    async def _serve(self, configuration: config.Configuration, signals: Signals) -> None:
+        """Serve. A reload can start the controller again, with its changed configuration.
+
+        A replica whose leadership ends waits until it leads again.
+        """
+        earlier, change = configuration, None
         while True:
             async with AsyncExitStack() as stack:
                 try:
-                    parts = await _start(stack, configuration, clock, providers, kept)
+                    parts = await self._start(stack, configuration)
                 except Exception as error:  # any: the earlier configuration could be started with
-                    if change is None:
+                    if change is not None:
+                        _log_failed_start(change, error)
+                        configuration, change = earlier, None
+                    elif self._leads and isinstance(error, StoreError):
+                        _log.error("leadership_ended", reason=failure_of(error))
+                        await asyncio.sleep(FOLLOW_AFTER)
+                    else:
                         raise
-                    _log_failed_start(change, error)
-                    configuration, change = earlier, None
                     continue
-                kept.close()
+                self._kept.close()
                 if change is not None:
                     await parts.controller.reconfiguration.note_reload(change.by, change.keys)
                     keys = list(change.keys)
                     _log.warning("configuration_reloaded", by=change.by, changed=keys)
                 signals.use(parts.controller.reconciler, parts.reloading)
                 await parts.run()
-            if signals.stopped or not parts.reloading.restarts:
+            if signals.stopped or not parts.continues:
                 return
             signals.use_none()
             change, earlier = parts.reloading.decide(), parts.in_use.configuration
             configuration = earlier if change is None else change.configuration
-    except asyncio.CancelledError:
-        if not signals.stopped:
-            raise
-    finally:
-        kept.close()
+
+    async def _start(self, stack: AsyncExitStack, configuration: config.Configuration) -> Parts:
+        """Create all parts, resume and serve. `stack` then stops them.
+
+        Raises one of CANNOT_START, or ConfigurationError if a file that the configuration names is unusable
+        now.
+        """
+        self._leads, led = False, None
+        if is_shared(configuration.store_url()):
+            following = Following(configuration, self._clock, self._kept, self._replica)
+            led = await following.until_leading()
+            self._leads = True
+            stack.push_async_callback(led[0].close)
+            configuration = await self._latest(configuration)
+        log_warnings(configuration)
+        factories = provider_factories(configuration, provider_kinds(self._providers))
+        for factory in factories.values():
+            stack.push_async_callback(factory.close)
+            await factory.start()  # SDKs are imported while the store is opened
+        opened = await self._opened(stack, configuration, led)
+        traces = open_traces(configuration.settings.fleet)
+        if traces is not None:
+            stack.push_async_callback(asyncio.to_thread, traces.close)
+        parts = Parts(
+            configuration,
+            self._clock,
+            opened,
+            factories,
+            self._providers,
+            traces,
+            self._kept,
+        )
+        stack.push_async_callback(parts.github.close)
+        for provider in parts.providers.values():
+            stack.push_async_callback(provider.close)
+        await parts.controller.resume(opened.saved)
+        await stack.enter_async_context(parts.serving)
+        stack.push_async_callback(parts.finish)
+        fleet = configuration.settings.fleet
+        _log.info("serving", fleet=fleet, on=str(parts.serving.address))
+        return parts
+
+    async def _opened(
+        self,
+        stack: AsyncExitStack,
+        configuration: config.Configuration,
+        led: tuple[SharedStore, Lease] | None,
+    ) -> Opened:
+        """Load the store. Open it first if it is not shared. Raises: StoreError."""
+        horizon = self._clock.now() - KEPT_FOR
+        if led is not None:
+            shared, _ = led
+            agents = await shared.keep_agent(build_agent())
+            return Opened(shared, await shared.load(horizon), led, agents)
+        store = await open_store(configuration.store_url())
+        stack.push_async_callback(store.close)
+        return Opened(store, await store.load(horizon))
+
+    async def _latest(self, configuration: config.Configuration) -> config.Configuration:
+        """Return the file's configuration: the replica that led before may have reloaded it."""
+        try:
+            return await asyncio.to_thread(
+                load_for_service, configuration.path, try_store=False, providers=self._providers
+            )
+        except config.ConfigurationError as error:
+            log_refusal(OperatorName("new leader"), [str(one) for one in error.problems])
+            return configuration
 
 
 def _log_failed_start(change: Change, error: Exception) -> None:
@@ -110,39 +210,6 @@ def _log_failed_start(change: Change, error: Exception) -> None:
     why = str(error) if expected else failure_of(error)
     problem = f"the controller cannot start with it: {why}"
     log_refusal(change.by, [problem], unexpected=None if expected else error)
-
-
-async def _start(
-    stack: AsyncExitStack,
-    configuration: config.Configuration,
-    clock: SystemClock,
-    providers: tuple[str, ...],
-    kept: KeptSockets,
-) -> Parts:
-    """Create all parts, resume and serve. `stack` then stops them.
-
-    Raises one of CANNOT_START, or ConfigurationError if a file that the configuration names is unusable now.
-    """
-    log_warnings(configuration)
-    factories = provider_factories(configuration, provider_kinds(providers))
-    for factory in factories.values():
-        stack.push_async_callback(factory.close)
-        await factory.start()  # SDKs are imported while the store is opened
-    store = await open_store(configuration.store_url())
-    stack.push_async_callback(store.close)
-    saved = await store.load(clock.now() - KEPT_FOR)
-    traces = open_traces(configuration.settings.fleet)
-    if traces is not None:
-        stack.push_async_callback(asyncio.to_thread, traces.close)
-    parts = Parts(configuration, clock, store, saved, factories, providers, traces, kept)
-    stack.push_async_callback(parts.github.close)
-    for provider in parts.providers.values():
-        stack.push_async_callback(provider.close)
-    await parts.controller.resume(saved)
-    await stack.enter_async_context(parts.serving)
-    stack.push_async_callback(parts.finish)
-    _log.info("serving", fleet=configuration.settings.fleet, on=str(parts.serving.address))
-    return parts
 
 
 def open_traces(fleet: str) -> "OtlpTraces | None":

@@ -22,6 +22,7 @@ from autoscaler.controller.github.runner_versions import RunnerVersionWatch
 from autoscaler.controller.github.single_reads import GitHubReader
 from autoscaler.controller.github.synchronizer import synchronize
 from autoscaler.controller.intake.deliveries import Intake, Parse
+from autoscaler.controller.intake.inbox import read_repeatedly
 from autoscaler.controller.intake.redelivery import Redelivery
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.machines.bootstrap import BootstrapService
@@ -45,9 +46,11 @@ from autoscaler.controller.ports.clock import Clock, Ids
 from autoscaler.controller.ports.github import GitHub, Reruns
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
+from autoscaler.controller.ports.replicas import SharedStore
 from autoscaler.controller.ports.store import SavedState, Store
 from autoscaler.controller.ports.telemetry import Telemetry, TraceTelemetry
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
+from autoscaler.controller.replicas.leading import end_with_the_lease, renew_repeatedly
 from autoscaler.controller.reporting.fault_history import FaultHistory
 from autoscaler.controller.reporting.fleet_counts import report_offerings_on_hold
 from autoscaler.controller.reporting.history_metrics import report
@@ -91,6 +94,8 @@ class Ports:
     """Where the traces of jobs go; None if no trace is made."""
     observed: Callable[[], Sequence[Fault]] = tuple
     spent: Callable[[], Spent] = dict
+    shared: SharedStore | None = None
+    """The same as `store` if several replicas share it; this one leads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +250,18 @@ class Controller:
             self.version_watch.run,
             self.fault_history.run,
             partial(report_offerings_on_hold, journal, telemetry, background),
+            *self._tasks_of_leader(),
             *self._settings.process_tasks,
+        ]
+
+    def _tasks_of_leader(self) -> list[PeriodicTask]:
+        shared, pacing = self._ports.shared, self._ports.pacing
+        if shared is None:
+            return []
+        return [
+            partial(renew_repeatedly, shared, pacing),
+            partial(end_with_the_lease, shared, pacing),
+            partial(read_repeatedly, shared, self.intake, pacing),
         ]
 
     async def run_tasks(self) -> None:

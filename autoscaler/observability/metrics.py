@@ -225,6 +225,11 @@ class PrometheusTelemetry(CallMetrics):
             option = self.bounded(("sku", "provider"), (sku, provider))
             yield self.gauges["launch_option_circuit_open"], option
 
+    def replica(self, *, leads: bool, epoch: int) -> None:
+        """Set whether this process leads, and the epoch of the lease (0 without one)."""
+        self.gauges["leader"].set(leads)
+        self.gauges["lease_epoch"].set(epoch)
+
     def use_skus(self, skus: Iterable[SkuName]) -> None:
         """Use these names as label values, too: the configuration has changed."""
         self._sku.allow(skus)

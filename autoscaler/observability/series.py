@@ -33,6 +33,8 @@ CALL_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 PASS_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 GAUGES: Mapping[str, tuple[str, str]] = {
+    "leader": ("1 if this process leads the fleet.", ""),
+    "lease_epoch": ("The number of the leader that this process knows of.", ""),
     "jobs_waiting": ("Jobs that wait for a runner.", "sku"),
     "jobs_waiting_by_reason": ("Jobs that wait, by the reason.", "sku reason"),
     "oldest_waiting_job_age_seconds": ("Age of the oldest job that waits for a runner.", "sku"),

@@ -9,13 +9,23 @@ from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.store.bodies import decompress
 from autoscaler.store.database import Connection, Database
 from autoscaler.store.rows import Arrival
-from autoscaler.store.schema import VERSION
-from autoscaler.store.tables import HISTORY, INBOX, LEASE, META, READINGS, TABLES, USAGE, Table
+from autoscaler.store.schema import USABLE_BY, VERSION
+from autoscaler.store.tables import (
+    AGENTS,
+    HISTORY,
+    INBOX,
+    LEASE,
+    META,
+    READINGS,
+    TABLES,
+    USAGE,
+    Table,
+)
 
 _AT_ONCE: Final = 1000
 """Maximum number of rows in memory."""
 
-_COPIED: Final = tuple(table for table in TABLES if table is not LEASE)
+_COPIED: Final = tuple(table for table in TABLES if table not in (LEASE, AGENTS))
 _NUMBERED: Final = {INBOX, HISTORY}
 """Their first column is the order of the rows. A database numbers the rows itself."""
 
@@ -66,7 +76,7 @@ def _pages(connection: Connection, table: Table) -> Iterator[Rows]:
         return
     rows = connection.read(f"{select} ORDER BY {key} LIMIT {_AT_ONCE}")
     while rows:
-        if page := [row for row in rows if not (table is META and row[0] == VERSION)]:
+        if page := [row for row in rows if not (table is META and row[0] in (VERSION, USABLE_BY))]:
             yield page
         rows = connection.read(
             f"{select} WHERE {key} > :after ORDER BY {key} LIMIT {_AT_ONCE}", after=rows[-1][0]

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from autoscaler.controller.ports.store import (
     Cooldown,
@@ -30,11 +30,13 @@ from autoscaler.store.group_commit import GroupCommit
 from autoscaler.store.readings import read_readings, reading_rows, replace_readings
 from autoscaler.store.rows import Arrival, arrival, job_key, moment, name
 
+D = TypeVar("D", bound=Database)
 
-class DatabaseStore:
-    """A `Store` in one database, for the event loop that opened it."""
 
-    def __init__(self, database: Database, thread: ThreadPoolExecutor) -> None:
+class DatabaseStore(Generic[D]):
+    """What any `Store` in one database has, for the event loop that opened it."""
+
+    def __init__(self, database: D, thread: ThreadPoolExecutor) -> None:
         """Use `open_with` instead, which opens the database in the thread."""
         self._database = database
         self._thread = thread
@@ -42,7 +44,7 @@ class DatabaseStore:
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open_with(cls, make: Callable[[], Database]) -> Self:
+    async def open_with(cls, make: Callable[[], D]) -> Self:
         """Open the database that `make` opens. Raises: StoreError."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         opening = thread.submit(make)
@@ -182,6 +184,6 @@ def _added(batch: Batch, change: Change) -> bool | StoreError:
         return error
 
 
-def _close_unwanted(opening: "Future[Database]") -> None:
+def _close_unwanted(opening: "Future[D]") -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

@@ -6,6 +6,7 @@ libpq's.
 
 from pathlib import Path
 
+from autoscaler.controller.ports.replicas import SharedStore
 from autoscaler.controller.ports.store import Store, StoreError
 from autoscaler.store.database import Database
 from autoscaler.store.sqlite.file import SqliteFile
@@ -16,29 +17,39 @@ _SQLITE = "sqlite:///"
 _POSTGRESQL = "postgresql://"
 
 
+def is_shared(url: str) -> bool:
+    """Return whether several replicas can use the store that `url` names."""
+    return url.startswith(_POSTGRESQL)
+
+
 async def open_store(url: str) -> Store:
-    """Open the store that `url` names.
+    """Open the store that `url` names, which is not shared.
 
-    Raises: StoreError, without the URL's password.
+    Raises: StoreError.
     """
-    if url.startswith(_POSTGRESQL):
-        # psycopg takes 0.3 s to import.
-        from autoscaler.store.postgresql.store import PostgresqlStore
-
-        return await PostgresqlStore.open(url)
     return await SqliteStore.open(_sqlite_path(url))
 
 
+async def open_shared_store(url: str) -> SharedStore:
+    """Open the shared store that `url` names. It does not lead yet.
+
+    Raises: StoreError, without the URL's password.
+    """
+    # psycopg takes 0.3 s to import.
+    from autoscaler.store.postgresql.store import PostgresqlStore
+
+    return await PostgresqlStore.open(url)
+
+
 def open_database(url: str, *, new: bool = True) -> Database:
-    """Open the database that `url` names, for this thread. `new`: create the file if there is none.
+    """Open the database that `url` names, for this thread alone. `new`: create the file if there is none.
 
     Raises: StoreError, without the URL's password.
     """
     if url.startswith(_POSTGRESQL):
-        from autoscaler.store.postgresql.address import Address
-        from autoscaler.store.postgresql.database import PostgresqlDatabase
+        from autoscaler.store.postgresql.alone import open_alone
 
-        return PostgresqlDatabase(Address.parse(url))
+        return open_alone(url)
     path = _sqlite_path(url)
     if not new and not path.exists():
         raise StoreError(f"{path}: there is no such file")

@@ -47,6 +47,8 @@ from autoscaler.store.tables import (
     Table,
 )
 
+_ALL = 2**62
+
 _KEPT = "(ended_at IS NULL OR ended_at > :horizon)"
 _KEPT_OR_CARRIED = f"{_KEPT} OR machine IN (SELECT id FROM machines WHERE {_KEPT})"  # noqa: S608 - constants
 _KEPT_OR_USED = f"{_KEPT} OR id IN (SELECT launch_request FROM machines WHERE {_KEPT})"  # noqa: S608 - constants
@@ -98,7 +100,7 @@ def load(connection: Connection, horizon: Instant) -> SavedState:
         machines=_read(connection, MACHINES, Machine, _KEPT, horizon=horizon),
         runners=runners,
         cooldowns=_cooldowns(connection),
-        unapplied=_unapplied(connection),
+        unapplied=unapplied(connection),
         arrived_until=None if arrived_until is None else float(arrived_until),
         reruns=_read(connection, RERUNS, Rerun),
     )
@@ -110,6 +112,13 @@ def _jobs(connection: Connection, horizon: Instant, of: Iterable[Runner]) -> tup
     known = {job.id for job in found}
     others = sorted({one.job for one in of if one.job is not None} - known)
     return found + _read(connection, JOBS, Job, "id = ANY (:ids)", ids=others)
+
+
+def unapplied(connection: Connection, limit: int = _ALL) -> tuple[Delivery, ...]:
+    """Return the oldest deliveries that are not applied."""
+    # The text of the index's condition: SQLite compares it.
+    oldest = "applied = 0 ORDER BY seq LIMIT :limit"
+    return tuple(map(_delivery, _rows(connection, INBOX, oldest, limit=limit)))
 
 
 def find_job(connection: Connection, job: int) -> Job | None:
@@ -178,11 +187,6 @@ def _cooldown(row: dict[str, Any]) -> Cooldown:
         return Cooldown(**{**row, "failure": FailureClass(row["failure"])})
     except ValueError as error:
         raise StoreError(f"the row {row['key']} of cooldowns is damaged: {error}") from error
-
-
-def _unapplied(connection: Connection) -> tuple[Delivery, ...]:
-    # The text of the index's condition: SQLite compares it.
-    return tuple(map(_delivery, _rows(connection, INBOX, "applied = 0 ORDER BY seq")))
 
 
 def _delivery(row: Row) -> Delivery:

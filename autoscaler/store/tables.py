@@ -55,13 +55,16 @@ USAGE: Final = Table(
 )
 """What the time of machines bought: one row for each day and key, of about 100 bytes (see `Usage`)."""
 
-LEASE: Final = Table("lease", ("name", "holder", "epoch", "expires"))
-"""The process that uses a PostgreSQL database (see `lease`)."""
+LEASE: Final = Table("lease", ("name", "holder", "epoch", "expires", "token", "url", "secret"))
+"""The replica that leads (see `postgresql.lease`). A SQLite file has a lock instead."""
+
+AGENTS: Final = Table("agents", ("sha256", "kept_at", "body"))
+"""The agents of this and of earlier versions. A SQLite file has a folder beside it instead."""
 
 META: Final = Table("meta", ("key", "value"))
 """Single values: the version of the schema, the heartbeat, the installation IDs."""
 
 TABLES: Final = (
     *(JOBS, LAUNCH_REQUESTS, MACHINES, RUNNERS, RERUNS),
-    *(INBOX, HISTORY, COOLDOWNS, READINGS, USAGE, LEASE, META),
+    *(INBOX, HISTORY, COOLDOWNS, READINGS, USAGE, LEASE, AGENTS, META),
 )

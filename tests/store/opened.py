@@ -2,6 +2,20 @@
 
 from collections.abc import Awaitable, Callable
 
-from autoscaler.store.database_store import DatabaseStore
+from autoscaler.controller.ports.replicas import Replica
+from autoscaler.store.postgresql.store import PostgresqlStore
+from autoscaler.store.sqlite.store import SqliteStore
 
-Opener = Callable[[], Awaitable[DatabaseStore]]
+OpenedStore = SqliteStore | PostgresqlStore
+
+Opener = Callable[[], Awaitable[OpenedStore]]
+
+REPLICA = Replica("host 1, process 1", "https://host-1:8443")
+
+
+async def open_leading(url: str, replica: Replica = REPLICA) -> PostgresqlStore:
+    """Open a store on PostgreSQL, and take the lease, which must be free."""
+    store = await PostgresqlStore.open(url)
+    lease = await store.seek(replica, take_in=1)
+    assert lease.mine, lease
+    return store

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+import psutil
 import psycopg
 
 from tests.patience import PATIENCE
@@ -62,6 +63,19 @@ class PostgresqlServer:
         """End the server with SIGKILL, as a crash does."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(PATIENCE)
+
+    def suspend(self) -> None:
+        """Stop the server and its sessions with SIGSTOP, as a suspended host does."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the server go on after `suspend`."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        server = psutil.Process(self._process.pid)
+        for process in (server, *server.children()):
+            process.send_signal(number)
 
     def start_again(self) -> None:
         """Start the server after `kill`. Returns when it answers."""

@@ -46,11 +46,20 @@ class Served:
         )
         (self.folder / "fleet.yaml").write_text(text)
 
-    async def start(self, *wrapper: str) -> asyncio.subprocess.Process:
+    async def start(self, *wrapper: str, options: Sequence[str] = ()) -> asyncio.subprocess.Process:
         """Start the controller with `wrapper` before its command. Returns when it listens or has ended."""
         log = self.folder / "log"
         log.write_bytes(b"")
-        command = (*wrapper, sys.executable, "-m", "autoscaler.cli", "serve", "-c", "fleet.yaml")
+        command = (
+            *wrapper,
+            sys.executable,
+            "-m",
+            "autoscaler.cli",
+            "serve",
+            "-c",
+            "fleet.yaml",
+            *options,
+        )
         with log.open("ab") as out:
             process = await asyncio.create_subprocess_exec(
                 *command, stdout=out, stderr=out, cwd=self.folder, env=_environment()

@@ -12,11 +12,9 @@ from autoscaler.model.accounting import MachineUse, Usage
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.prices_and_quotas import Reading, ReadingKind
-from autoscaler.store.database_store import DatabaseStore
-from autoscaler.store.opening import open_store
-from autoscaler.store.postgresql.store import PostgresqlStore
 from autoscaler.store.sqlite.store import SqliteStore
 from tests.command_line import run
+from tests.store.opened import OpenedStore, open_leading
 from tests.store.postgresql_server import PostgresqlServer
 from tests.store.records import call, delivery, job, machine, rerun, row, runner
 
@@ -24,7 +22,7 @@ EAST, GPU = ProviderName("east"), SkuName("gpu")
 PRICE = Reading("g5.xlarge", 0.25, 1.8e9)
 
 
-async def fill(store: DatabaseStore) -> None:
+async def fill(store: OpenedStore) -> None:
     """Store something of every kind, and more jobs and history than one page has."""
     jobs = [job(number, JobState.COMPLETED, 50.0 + number) for number in range(2100)]
     await store.commit([*jobs, call("c0"), machine("m0"), runner("r0"), rerun(1)], [])
@@ -39,7 +37,7 @@ async def fill(store: DatabaseStore) -> None:
     await store.record_heartbeat(123.5, 99.25)
 
 
-async def contents(store: DatabaseStore) -> tuple[object, ...]:
+async def contents(store: OpenedStore) -> tuple[object, ...]:
     return (
         await store.load(0.0),
         await store.history("job", "7"),
@@ -53,7 +51,7 @@ async def test_a_copy_on_a_server_and_back_is_the_same_store(
     path: Path, server: PostgresqlServer
 ) -> None:
     url, back = server.database(), path.with_name("back.db")
-    store: DatabaseStore = await SqliteStore.open(path)
+    store: OpenedStore = await SqliteStore.open(path)
     await fill(store)
     before = await contents(store)
     await store.close()
@@ -62,7 +60,7 @@ async def test_a_copy_on_a_server_and_back_is_the_same_store(
     assert "jobs              2100\n" in there.stdout
     assert "history           2101\n" in there.stdout
     assert "every row was compared" in there.stdout
-    store = await PostgresqlStore.open(url)
+    store = await open_leading(url)
     assert await contents(store) == before
     assert before[-1] is False
     assert await store.accept(delivery("new"))
@@ -89,14 +87,14 @@ async def test_a_store_in_use_is_not_copied(path: Path) -> None:
 
 async def test_a_target_with_rows_is_refused_and_left(path: Path, server: PostgresqlServer) -> None:
     url = server.database()
-    for address, name in ((f"sqlite:///{path}", "a"), (url, "b")):
-        store = await open_store(address)
-        await store.accept(delivery(name))
-        await store.close()
+    for opening, name in ((SqliteStore.open(path), "a"), (open_leading(url), "b")):
+        filled: OpenedStore = await opening
+        await filled.accept(delivery(name))
+        await filled.close()
     refused = await asyncio.to_thread(run, "store", "copy", f"sqlite:///{path}", url)
     assert refused.exit_code == 1
     assert "the table inbox is not empty: copy into a new store" in refused.stderr
-    store = await open_store(url)
+    store = await open_leading(url)
     assert [one.id for one in (await store.load(0.0)).unapplied] == ["b"]
     await store.close()
 

@@ -7,14 +7,21 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from autoscaler.controller.ports.replicas import (
+    LEASE_LENGTH,
+    LEASE_MARGIN,
+    Replica,
+    StoreUnavailableError,
+)
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.store.postgresql.address import Address
+from autoscaler.store.postgresql.alone import open_alone
 from autoscaler.store.postgresql.database import PostgresqlDatabase
 from autoscaler.store.postgresql.errors import explained
-from autoscaler.store.postgresql.lease import acquire
 from autoscaler.store.postgresql.store import PostgresqlStore
 from tests.command_line import run
 from tests.patience import PATIENCE
+from tests.store.opened import REPLICA, open_leading
 from tests.store.postgresql_server import PostgresqlServer
 from tests.store.records import delivery, job
 from tests.store.served import Served
@@ -27,7 +34,7 @@ def url(server: PostgresqlServer) -> str:
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresqlStore]:
-    opened = await PostgresqlStore.open(url)
+    opened = await open_leading(url)
     yield opened
     await opened.close()
 
@@ -44,26 +51,42 @@ END_SESSIONS = (
 )
 
 
-async def test_a_second_process_is_refused_once_the_first_has_renewed_its_lease(
-    url: str, store: PostgresqlStore
-) -> None:
-    second = asyncio.create_task(PostgresqlStore.open(url))
+OTHER = Replica("host 2, process 2", "https://host-2:8443")
+
+
+async def test_one_replica_leads_and_the_others_see_which(url: str, store: PostgresqlStore) -> None:
+    other = await PostgresqlStore.open(url)
+    seen = await other.seek(OTHER, take_in=1)
+    assert (seen.holder, seen.mine, seen.expired) == (REPLICA, False, False)
+    assert len(seen.secret) >= 32
+    assert 13.0 < store.leads_for() <= LEASE_LENGTH - LEASE_MARGIN
+    assert other.leads_for() < 0
+    assert await other.accept(delivery("a")), "any replica stores deliveries"
+    assert [one.id for one in await store.unapplied(10)] == ["a"]
+    await other.close()
+    assert store.leads_for() > 0
+    await store.renew()
+
+
+async def test_a_command_is_refused_while_a_replica_leads(url: str, store: PostgresqlStore) -> None:
+    opening = asyncio.create_task(asyncio.to_thread(open_alone, url))
     async with asyncio.timeout(PATIENCE):
-        while not second.done():
+        while not opening.done():
             await store.record_heartbeat(1.0)
             await asyncio.sleep(0.1)
-    with pytest.raises(StoreError, match=r"in use by another process \(.+, process \d+\)"):
-        await second
-    assert await store.accept(delivery("a"))
+    with pytest.raises(StoreError, match=r"in use by another process \(host 1, process 1\)"):
+        await opening
 
 
-async def test_a_process_that_lost_its_lease_writes_nothing(
+async def test_a_replica_that_lost_its_lease_writes_nothing(
     url: str, store: PostgresqlStore
 ) -> None:
     change(url, "UPDATE lease SET expires = 0")
-    successor = await PostgresqlStore.open(url)
+    successor = await open_leading(url, OTHER)
+    assert store.leads_for() > 0, "only its own clock and its next transaction show it"
     with pytest.raises(StoreError, match="another process took over the store"):
         await store.accept(delivery("a"))
+    assert store.leads_for() < 0
     with pytest.raises(StoreError, match="another process took over the store"):
         await store.commit([job(1)], [])
     state = await successor.load(0.0)
@@ -73,15 +96,53 @@ async def test_a_process_that_lost_its_lease_writes_nothing(
     await successor.close()
 
 
+async def test_a_lease_of_the_same_epoch_after_a_failover_is_not_ones_own(
+    url: str, store: PostgresqlStore
+) -> None:
+    """The server that took over had not got the last transaction, and another replica took the lease."""
+    change(url, "UPDATE lease SET holder = 'host 2', token = 'another'")
+    with pytest.raises(StoreError, match="another process took over the store"):
+        await store.renew()
+
+
 async def test_a_closed_store_is_free_at_once_and_the_epoch_grows(url: str) -> None:
     epochs = []
-    for _ in range(2):
-        store = await PostgresqlStore.open(url)
-        held = await store._transact(lambda c: acquire(c, "another process"))
-        assert not held.taken
-        epochs.append(held.epoch)
+    for _ in range(3):
+        store = await open_leading(url)
+        seen = await store.seek(REPLICA, take_in=1)
+        assert seen.mine
+        epochs.append(seen.epoch)
         await store.close()
-    assert epochs == [1, 2]
+    assert epochs == sorted(set(epochs))
+    assert epochs[0] > 1_700_000_000, "it grows also after a restore: it is at least the time"
+
+
+async def test_a_free_lease_is_not_taken_in_a_session_that_has_just_begun(url: str) -> None:
+    store = await PostgresqlStore.open(url)
+    change(url, END_SESSIONS)
+    with pytest.raises(StoreUnavailableError):
+        await store.seek(REPLICA, take_in=1)
+    again = await store.seek(REPLICA, take_in=1)
+    assert (again.mine, again.session) == (False, 2)
+    assert (await store.seek(REPLICA, take_in=2)).mine
+    await store.close()
+
+
+async def test_a_server_that_stands_still_does_not_hold_up_its_caller() -> None:
+    server = PostgresqlServer()
+    try:
+        address = Address.parse(server.database())
+        store = await PostgresqlStore.open_with(lambda: PostgresqlDatabase(address, limit=0.5))
+        server.suspend()
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(StoreUnavailableError, match=r"the server did not answer in 0\.5 s"):
+                await store.seek(REPLICA, take_in=1)
+        server.resume()
+        assert (await store.seek(REPLICA, take_in=2)).mine
+        await store.close()
+    finally:
+        server.resume()
+        server.close()
 
 
 async def test_a_transaction_is_repeated_after_its_session_was_ended(
@@ -103,7 +164,7 @@ async def test_what_was_acknowledged_survives_a_crash_of_the_server() -> None:
 
 async def _crash_under_load(server: PostgresqlServer) -> None:
     url, acknowledged, enough = server.database(), set[str](), asyncio.Event()
-    store = await PostgresqlStore.open(url)
+    store = await open_leading(url)
 
     async def deliver(caller: int) -> None:
         number = 0
@@ -124,7 +185,7 @@ async def _crash_under_load(server: PostgresqlServer) -> None:
         for ended in await callers:
             assert ended is None or isinstance(ended, StoreError), ended
     await store.close()
-    again = await PostgresqlStore.open(url)
+    again = await open_leading(url)
     kept = {one.id for one in (await again.load(0.0)).unapplied}
     await again.close()
     assert len(acknowledged) >= 200
@@ -152,14 +213,14 @@ async def test_a_missing_database_is_named_without_waiting(server: PostgresqlSer
 async def test_a_database_of_another_program_is_refused(url: str) -> None:
     change(url, "CREATE TABLE cats (name TEXT)")
     with pytest.raises(StoreError, match="contains tables of another program"):
-        await PostgresqlStore.open(url)
+        await open_leading(url)
 
 
 async def test_a_database_of_a_newer_version_is_refused(url: str) -> None:
-    await (await PostgresqlStore.open(url)).close()
-    change(url, "UPDATE meta SET value = '9999' WHERE key = 'schema'")
+    await (await open_leading(url)).close()
+    change(url, "UPDATE meta SET value = '9999' WHERE key LIKE 'schema%'")
     with pytest.raises(StoreError, match=r"newer version of this program \(schema 9999"):
-        await PostgresqlStore.open(url)
+        await open_leading(url)
 
 
 async def test_the_timeouts_hold_in_each_transaction(store: PostgresqlStore) -> None:
@@ -170,7 +231,7 @@ async def test_the_timeouts_hold_in_each_transaction(store: PostgresqlStore) -> 
     )
     for _ in range(2):
         found = await store._transact(lambda c: c.read(shown))
-        assert found == [("30s", "10s", "30s", "on")]
+        assert found == [("10s", "10s", "10s", "on")]
 
 
 async def test_no_statement_is_prepared_on_the_server(store: PostgresqlStore) -> None:
@@ -241,10 +302,18 @@ async def test_a_controller_serves_from_a_server_and_its_commands_say_what_to_us
         process.terminate()
         async with asyncio.timeout(PATIENCE):
             assert await process.wait() == 0, served.log()
-    store = await PostgresqlStore.open(url)
+    store = await open_leading(url)
     state = await store.load(0.0)
     await store.close()
     assert {job.id for job in state.jobs} == {1, 2, 3, 4}
     assert not served.store.exists()
     refused = await asyncio.to_thread(run, "store", "check", "-c", fleet)
     assert (refused.exit_code, "back it up with pg_dump" in refused.stderr) == (1, True)
+
+
+async def test_agents_of_other_versions_are_kept_for_all_replicas(store: PostgresqlStore) -> None:
+    others: tuple[bytes, ...] = ()
+    for number in range(10):
+        others = await store.keep_agent(f"agent {number}".encode())
+    assert others == tuple(f"agent {number}".encode() for number in (8, 7, 6, 5, 4, 3, 2))
+    assert (await store.keep_agent(b"agent 4"))[0] == b"agent 9"

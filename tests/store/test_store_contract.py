@@ -22,20 +22,19 @@ from autoscaler.model.jobs.runners import RunnerState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.launch_requests import LaunchRequestState
 from autoscaler.model.machines.machine import DAY, MachineState
-from autoscaler.store.database_store import DatabaseStore
 from autoscaler.store.rows import DETAIL_LIMIT
-from tests.store.opened import Opener
+from tests.store.opened import OpenedStore, Opener
 from tests.store.records import call, delivery, job, machine, row, runner
 
 
 @pytest.fixture
-async def store(opener: Opener) -> AsyncIterator[DatabaseStore]:
+async def store(opener: Opener) -> AsyncIterator[OpenedStore]:
     opened = await opener()
     yield opened
     await opened.close()
 
 
-async def test_the_sqlite_store_implements_the_store_port(store: DatabaseStore) -> None:
+async def test_the_sqlite_store_implements_the_store_port(store: OpenedStore) -> None:
     port: Store = store
     assert (await port.load(0.0)).jobs == ()
 
@@ -58,7 +57,7 @@ async def test_the_installation_id_is_created_once(opener: Opener) -> None:
     source="GitHub: redelivering",
 )
 async def test_a_delivery_is_stored_once_and_loaded_until_it_is_applied(
-    store: DatabaseStore,
+    store: OpenedStore,
 ) -> None:
     assert await store.accept(delivery("b", 200.0))
     assert await store.accept(delivery("a", 100.0))
@@ -69,7 +68,7 @@ async def test_a_delivery_is_stored_once_and_loaded_until_it_is_applied(
     assert not await store.accept(delivery("b"))
 
 
-async def test_another_body_under_a_known_id_is_another_delivery(store: DatabaseStore) -> None:
+async def test_another_body_under_a_known_id_is_another_delivery(store: OpenedStore) -> None:
     """GitHub signs only the body: an attacker could send an old body with a future id."""
     captured = Delivery("a", "workflow_job", 100.0, b'{"action": "completed"}')
     assert await store.accept(captured)
@@ -86,7 +85,7 @@ async def test_another_body_under_a_known_id_is_another_delivery(store: Database
     topic="Hostile input",
     source="GitHub: using webhooks",
 )
-async def test_a_body_under_another_id_is_the_same_delivery(store: DatabaseStore) -> None:
+async def test_a_body_under_another_id_is_the_same_delivery(store: OpenedStore) -> None:
     """An attacker can send a captured delivery with many ids, because the signature does not cover the id."""
     assert await store.accept(delivery("a"))
     for number in range(20):
@@ -96,14 +95,14 @@ async def test_a_body_under_another_id_is_the_same_delivery(store: DatabaseStore
     assert [d.id for d in (await store.load(0.0)).unapplied] == ["a", "new-0"]
 
 
-async def test_two_bodies_under_one_id_at_once_are_two_deliveries(store: DatabaseStore) -> None:
+async def test_two_bodies_under_one_id_at_once_are_two_deliveries(store: OpenedStore) -> None:
     other = Delivery("a", "workflow_job", 100.0, b"{}")
     given = delivery("a"), other, delivery("a")
     answers = await asyncio.gather(*(store.accept(one) for one in given))
     assert answers == [True, True, False]
 
 
-async def test_deliveries_at_once_are_answered_each_for_itself(store: DatabaseStore) -> None:
+async def test_deliveries_at_once_are_answered_each_for_itself(store: OpenedStore) -> None:
     names = ["a", "b", "a", "c", "b", "a"]
     answers = await asyncio.gather(*(store.accept(delivery(name)) for name in names))
     assert answers == [True, True, False, True, False, False]
@@ -111,7 +110,7 @@ async def test_deliveries_at_once_are_answered_each_for_itself(store: DatabaseSt
 
 
 async def test_a_delivery_applied_in_the_batch_that_brings_it_is_applied(
-    store: DatabaseStore,
+    store: OpenedStore,
 ) -> None:
     # Both are queued before the writer begins, so that it writes them together.
     arrived = store.accept(delivery("a"))
@@ -138,7 +137,7 @@ async def test_records_history_and_cooldowns_come_back(opener: Opener) -> None:
     await again.close()
 
 
-async def test_the_last_write_of_a_record_counts_also_within_a_batch(store: DatabaseStore) -> None:
+async def test_the_last_write_of_a_record_counts_also_within_a_batch(store: OpenedStore) -> None:
     first, last = job(1), dataclasses.replace(job(1), state=JobState.IN_PROGRESS)
     await asyncio.gather(
         store.record_heartbeat(1.0),
@@ -176,7 +175,7 @@ async def test_load_leaves_out_what_ended_before_the_horizon(each_store: Store) 
 
 
 async def test_the_launch_request_and_runners_of_a_machine_are_kept_with_it(
-    store: DatabaseStore,
+    store: OpenedStore,
 ) -> None:
     await store.commit(
         [
@@ -220,7 +219,7 @@ async def test_the_job_of_a_machine_is_loaded_however_long_ago_it_ended(
     source="actions/runner#3539",
 )
 async def test_an_interrupted_machine_is_loaded_for_a_day(
-    store: DatabaseStore,
+    store: OpenedStore,
 ) -> None:
     """GitHub may name its job only then, and a restarted controller must know the machine."""
     taken = machine("m", MachineState.TERMINATED, 10.0, of="c")
@@ -242,13 +241,13 @@ async def test_an_interrupted_machine_is_loaded_for_a_day(
     assert (await store.load(horizon)).machines == ()
 
 
-async def test_history_gives_the_newest_rows_oldest_first(store: DatabaseStore) -> None:
+async def test_history_gives_the_newest_rows_oldest_first(store: OpenedStore) -> None:
     rows = [row("job", "1", at=float(at)) for at in range(10)]
     await store.commit([], rows)
     assert await store.history("job", "1", limit=3) == tuple(rows[-3:])
 
 
-async def test_history_keeps_text_that_databases_refuse(store: DatabaseStore) -> None:
+async def test_history_keeps_text_that_databases_refuse(store: OpenedStore) -> None:
     strange = HistoryRow(1.0, "job", "1", "said", "a\0b\ud800c" + "x" * 10_000)
     await store.commit([], [strange])
     (kept,) = await store.history("job", "1")
@@ -257,7 +256,7 @@ async def test_history_keeps_text_that_databases_refuse(store: DatabaseStore) ->
 
 
 async def test_a_value_that_cannot_be_stored_fails_its_own_caller_only(
-    store: DatabaseStore,
+    store: OpenedStore,
 ) -> None:
     nowhere = float("nan")
     answers = await asyncio.gather(
@@ -278,7 +277,7 @@ async def test_a_value_that_cannot_be_stored_fails_its_own_caller_only(
     assert [j.id for j in state.jobs] == [1]
 
 
-async def test_the_rows_of_a_commit_are_encoded_in_the_stores_thread(store: DatabaseStore) -> None:
+async def test_the_rows_of_a_commit_are_encoded_in_the_stores_thread(store: OpenedStore) -> None:
     """Encoding takes 30 us a machine: a thousand would block the event loop."""
     go_on = threading.Event()
     held = store._thread.submit(go_on.wait)
@@ -293,7 +292,7 @@ async def test_the_rows_of_a_commit_are_encoded_in_the_stores_thread(store: Data
     assert held.result()
 
 
-async def test_concurrent_store_calls_run_one_after_the_other(store: DatabaseStore) -> None:
+async def test_concurrent_store_calls_run_one_after_the_other(store: OpenedStore) -> None:
     """One thread uses the file: a second one would begin a transaction within a transaction."""
     await store.commit([job(1)], [])
     many = 8
@@ -307,7 +306,7 @@ async def test_concurrent_store_calls_run_one_after_the_other(store: DatabaseSto
 
 
 async def test_a_cancelled_caller_does_not_affect_the_others(
-    store: DatabaseStore,
+    store: OpenedStore,
 ) -> None:
     tasks = [asyncio.ensure_future(store.accept(delivery(str(n)))) for n in range(20)]
     await asyncio.sleep(0)
@@ -353,7 +352,7 @@ async def test_an_adopted_installation_id_survives_a_restart(opener: Opener) -> 
     await store.close()
 
 
-async def test_the_last_of_two_adoptions_in_one_write_stores_all_ids(store: DatabaseStore) -> None:
+async def test_the_last_of_two_adoptions_in_one_write_stores_all_ids(store: OpenedStore) -> None:
     assert (await store.load(0.0)).installations.former == ()
     first, second, made = (InstallationId(one) for one in ("01d01d01", "2bad2bad", "0badcafe"))
     once, twice = Installations(first, (made,)), Installations(second, (first, made))

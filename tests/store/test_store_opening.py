@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.controller.ports.store import Delivery, StoreError
-from autoscaler.store.opening import open_store
+from autoscaler.store.opening import is_shared, open_shared_store, open_store
 from tests.store.postgresql_server import PostgresqlServer
 
 
@@ -21,8 +21,8 @@ async def test_open_store_accepts_sqlite_urls(
     assert (tmp_path / "absolute.db").exists()
 
 
-async def test_open_store_accepts_postgresql_urls(server: PostgresqlServer) -> None:
-    store = await open_store(server.database())
+async def test_open_shared_store_accepts_postgresql_urls(server: PostgresqlServer) -> None:
+    store = await open_shared_store(server.database())
     assert await store.accept(Delivery("a", "workflow_job", 100.0, b"{}"))
     await store.close()
 
@@ -42,5 +42,5 @@ async def test_open_store_accepts_postgresql_urls(server: PostgresqlServer) -> N
 )
 async def test_other_urls_are_refused_without_showing_them(url: str, message: str) -> None:
     with pytest.raises(StoreError, match=message) as raised:
-        await open_store(url)
+        await (open_shared_store if is_shared(url) else open_store)(url)
     assert "hunter2" not in str(raised.value)

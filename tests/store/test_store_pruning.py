@@ -16,25 +16,24 @@ from autoscaler.model.machines.interruptions import RerunState
 from autoscaler.model.machines.launch_requests import LaunchRequestState
 from autoscaler.model.machines.machine import MachineState
 from autoscaler.store import pruning
-from autoscaler.store.database_store import DatabaseStore
 from autoscaler.store.pruning import LOOK_AT_ONCE, START, Cursor, prune_history
-from tests.store.opened import Opener
+from tests.store.opened import OpenedStore, Opener
 from tests.store.records import call, delivery, job, machine, rerun, row, runner
 
 
 @pytest.fixture
-async def store(opener: Opener) -> AsyncIterator[DatabaseStore]:
+async def store(opener: Opener) -> AsyncIterator[OpenedStore]:
     opened = await opener()
     yield opened
     await opened.close()
 
 
-async def rows_of_history(store: DatabaseStore) -> int:
+async def rows_of_history(store: OpenedStore) -> int:
     ((count,),) = await store._transact(lambda c: c.read("SELECT count(*) FROM history"))
     return int(count)
 
 
-async def test_a_job_that_left_memory_is_found_until_it_is_pruned(store: DatabaseStore) -> None:
+async def test_a_job_that_left_memory_is_found_until_it_is_pruned(store: OpenedStore) -> None:
     ended = job(5, JobState.COMPLETED, 50.0)
     await store.commit([ended], [])
     assert await store.find_job(JobId(5)) == ended
@@ -43,7 +42,7 @@ async def test_a_job_that_left_memory_is_found_until_it_is_pruned(store: Databas
     assert await store.find_job(JobId(5)) is None
 
 
-async def test_the_history_of_faults_outlives_that_of_records(store: DatabaseStore) -> None:
+async def test_the_history_of_faults_outlives_that_of_records(store: OpenedStore) -> None:
     rows = [row("fault", "all", at) for at in (10.0, 30.0, 50.0)]
     await store.commit([], [*rows, row("job", "99", 30.0)])
     await store.prune(60.0, faults_before=30.0)
@@ -54,7 +53,7 @@ async def test_the_history_of_faults_outlives_that_of_records(store: DatabaseSto
 
 
 async def test_prune_removes_history_with_its_records_and_keeps_active_records(
-    store: DatabaseStore,
+    store: OpenedStore,
 ) -> None:
     await store.commit(
         [job(1, JobState.COMPLETED, 50.0), job(2), machine("m", MachineState.TERMINATED, 50.0)],
@@ -78,7 +77,7 @@ async def test_prune_removes_history_with_its_records_and_keeps_active_records(
 
 
 async def test_prune_keeps_the_history_of_a_record_of_another_kind_with_the_same_name(
-    store: DatabaseStore,
+    store: OpenedStore,
 ) -> None:
     rows = [row("job", "1", 90.0), row("machine", "1", 90.0)]
     await store.commit([job(1, JobState.COMPLETED, 50.0), machine("1")], rows)
@@ -87,7 +86,7 @@ async def test_prune_keeps_the_history_of_a_record_of_another_kind_with_the_same
     assert len(await store.history("machine", "1")) == 1
 
 
-async def test_prune_keeps_records_that_ended_at_the_exact_time(store: DatabaseStore) -> None:
+async def test_prune_keeps_records_that_ended_at_the_exact_time(store: OpenedStore) -> None:
     await store.commit(
         [
             job(1, JobState.COMPLETED, 60.0),
@@ -102,14 +101,14 @@ async def test_prune_keeps_records_that_ended_at_the_exact_time(store: DatabaseS
     assert await store.prune(60.5) == 5
 
 
-async def test_prune_removes_reruns_that_ended_long_ago(store: DatabaseStore) -> None:
+async def test_prune_removes_reruns_that_ended_long_ago(store: OpenedStore) -> None:
     old, young = (rerun(number, RerunState.ENDED, at) for number, at in ((1, 50.0), (2, 90.0)))
     await store.commit([old, young, rerun(3, at=50.0)], [])
     assert await store.prune(60.0) == 1
     assert [one.job for one in (await store.load(0.0)).reruns] == [2, 3]
 
 
-async def test_prune_comes_to_an_end_with_many_rows_of_one_moment(store: DatabaseStore) -> None:
+async def test_prune_comes_to_an_end_with_many_rows_of_one_moment(store: OpenedStore) -> None:
     """A burst of jobs, each of which the store keeps, has history rows of one moment."""
     living = [job(number) for number in range(100)]
     rows = [row("job", str(number % 100), 10.0) for number in range(3 * LOOK_AT_ONCE)]
@@ -124,7 +123,7 @@ async def test_prune_comes_to_an_end_with_many_rows_of_one_moment(store: Databas
     assert await rows_of_history(store) == len(rows)
 
 
-async def test_prune_continues_behind_the_last_row_that_it_read(store: DatabaseStore) -> None:
+async def test_prune_continues_behind_the_last_row_that_it_read(store: OpenedStore) -> None:
     rows = [row("job", "1", float(number)) for number in range(LOOK_AT_ONCE + 1)]
     await store.commit([job(1)], rows)
     after = await store._transact(
@@ -146,7 +145,7 @@ async def test_prune_continues_behind_the_last_row_that_it_read(store: DatabaseS
     ],
 )
 async def test_the_old_history_of_a_record_stays_until_the_record_is_removed(
-    store: DatabaseStore, record: Record, kind: str, name: str
+    store: OpenedStore, record: Record, kind: str, name: str
 ) -> None:
     await store.commit([record], [row(kind, name, 10.0), row(kind, f"{name}0", 10.0)])
     assert await store.prune(60.0) == 0
@@ -154,29 +153,27 @@ async def test_the_old_history_of_a_record_stays_until_the_record_is_removed(
     assert await store.history(kind, f"{name}0") == ()
 
 
-async def test_the_history_of_a_rerun_is_removed_with_it(store: DatabaseStore) -> None:
+async def test_the_history_of_a_rerun_is_removed_with_it(store: OpenedStore) -> None:
     await store.commit([rerun(1, RerunState.ENDED, 50.0)], [row("rerun", "1", 90.0)])
     assert await store.prune(60.0) == 1
     assert await store.history("rerun", "1") == ()
 
 
-async def test_the_history_of_a_runner_is_removed_with_it(store: DatabaseStore) -> None:
+async def test_the_history_of_a_runner_is_removed_with_it(store: OpenedStore) -> None:
     await store.commit([runner("r", RunnerState.DONE, 50.0)], [row("runner", "r", 90.0)])
     assert await store.prune(60.0) == 1
     assert await store.history("runner", "r") == ()
 
 
 @pytest.mark.parametrize("name", ["", "one", "\u0661", "\u00b2", "9" * 19, "-1", "1.5"])
-async def test_prune_removes_history_with_an_invalid_job_id(
-    store: DatabaseStore, name: str
-) -> None:
+async def test_prune_removes_history_with_an_invalid_job_id(store: OpenedStore, name: str) -> None:
     await store.commit([job(1)], [row("job", name, 10.0), row("job", "1", 10.0)])
     await store.prune(60.0)
     assert await store.history("job", name) == ()
     assert len(await store.history("job", "1")) == 1
 
 
-async def test_prune_never_removes_a_delivery_that_was_not_applied(store: DatabaseStore) -> None:
+async def test_prune_never_removes_a_delivery_that_was_not_applied(store: OpenedStore) -> None:
     for name, at in (("old", 10.0), ("waiting", 10.0), ("new", 90.0)):
         await store.accept(delivery(name, at))
     await store.commit([], [], applied=[delivery("old").key, delivery("new").key])
@@ -186,7 +183,7 @@ async def test_prune_never_removes_a_delivery_that_was_not_applied(store: Databa
     assert not await store.accept(delivery("new"))
 
 
-async def test_prune_removes_more_rows_than_one_transaction_has(store: DatabaseStore) -> None:
+async def test_prune_removes_more_rows_than_one_transaction_has(store: OpenedStore) -> None:
     ended = [job(number, JobState.COMPLETED, 50.0) for number in range(1200)]
     await store.commit(ended, [row("job", str(number)) for number in range(1200)])
     assert await store.prune(60.0) == 1200
@@ -194,7 +191,7 @@ async def test_prune_removes_more_rows_than_one_transaction_has(store: DatabaseS
 
 
 async def test_each_transaction_of_prune_reads_and_removes_only_a_few_rows(
-    store: DatabaseStore,
+    store: OpenedStore,
 ) -> None:
     """Deliveries wait for each transaction: a large one delayed them by up to 592 ms."""
     many = 5 * LOOK_AT_ONCE
@@ -217,7 +214,7 @@ async def test_each_transaction_of_prune_reads_and_removes_only_a_few_rows(
     assert await store.history("job", "107") == ()
 
 
-async def test_prune_deletes_a_few_records_in_each_transaction(store: DatabaseStore) -> None:
+async def test_prune_deletes_a_few_records_in_each_transaction(store: OpenedStore) -> None:
     ended = [job(number, JobState.COMPLETED, 50.0) for number in range(1000)]
     await store.commit([*ended, machine("m", MachineState.TERMINATED, 50.0)], [])
     gone = []

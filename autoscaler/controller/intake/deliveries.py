@@ -39,6 +39,7 @@ class Intake:
         self._journal = journal
         self._parse = parse
         self._waiting: list[tuple[DeliveryKey | None, JobObserved | None]] = []
+        self._unfinished: set[DeliveryKey] = set()
         self._failure: StoreError | None = None
         self.jobs_queued = 0
 
@@ -91,9 +92,10 @@ class Intake:
             self._telemetry.delivery_lag(delivery.received_at - happened_at)
 
     def resume(self, *deliveries: Delivery) -> None:
-        """Queue stored deliveries for the loop."""
+        """Queue stored deliveries for the loop, but those that wait already."""
         for delivery in deliveries:
-            self._take(delivery.key, self._read(delivery))
+            if delivery.key not in self._unfinished:
+                self._take(delivery.key, self._read(delivery))
 
     def _waits_to_be_queued(self, event: JobObserved) -> bool:
         """Return whether a known body may say something new: the job waits, and the body says `queued`.
@@ -109,6 +111,8 @@ class Intake:
         return job.read_at is None or event.at >= job.read_at + REPEATED_AFTER
 
     def _take(self, key: DeliveryKey | None, event: JobObserved | None) -> None:
+        if key is not None:
+            self._unfinished.add(key)
         self._waiting.append((key, event))
         self.jobs_queued += event is not None and event.state is JobState.QUEUED
         self._journal.changed.set()
@@ -126,9 +130,10 @@ class Intake:
             await asyncio.sleep(0)
             applied += await self._apply_piece()
         await self._journal.commit()
-        return applied
+        self._unfinished.difference_update(applied)
+        return len(applied)
 
-    async def _apply_piece(self) -> int:
+    async def _apply_piece(self) -> list[DeliveryKey | None]:
         if self._failure is not None:
             raise StoreError(str(self._failure)) from self._failure
         piece, self._waiting = self._waiting[:APPLIED_AT_ONCE], self._waiting[APPLIED_AT_ONCE:]
@@ -137,7 +142,7 @@ class Intake:
                 await self.load_pruned_job(event)
                 self._journal.note(event)
         self._journal.start_commit([key for key, _ in piece if key is not None])
-        return len(piece)
+        return [key for key, _ in piece]
 
     def _read(self, delivery: Delivery) -> JobObserved | None:
         try:

@@ -1,7 +1,8 @@
 """The port of a store that several replicas of the controller share. One of them leads.
 
-The leader holds a lease: a row of the store with an epoch, which only grows, and the time at which it expires, by the
-store's clock. Each transaction of the leader renews the lease, and writes nothing if another replica took it.
+The leader holds a lease: a row of the store with an epoch, which only grows, and the time at which it expires,
+by the store's clock. Each transaction of the leader renews the lease. It writes nothing if another replica took
+the lease.
 """
 
 import math
@@ -10,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from autoscaler.controller.ports.store import Delivery, Store
-from autoscaler.model.identifiers import Seconds
+from autoscaler.controller.ports.store import Delivery, Store, StoreError
+from autoscaler.model.identifiers import Instant, Seconds
 
 LEADER_CLOCK: Final = time.CLOCK_BOOTTIME
 """The clock of a leader: it goes on while the host is suspended, and all processes of the host share it."""
@@ -25,7 +26,8 @@ LEASE_MARGIN: Final[Seconds] = 1.0
 Leads = Callable[[], Seconds]
 """Returns for how long (real time) this process is still sure to lead. 0 or less: it may send nothing.
 
-Whatever changes something outside the store asks immediately before it sends, and waits no longer for the answer.
+Whatever changes something outside the store asks immediately before it sends, and waits no longer for its
+answer.
 """
 
 
@@ -34,9 +36,13 @@ def leads_forever() -> Seconds:
     return math.inf
 
 
+class StoreUnavailableError(StoreError):
+    """The store's server does not answer, or not yet. It may later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica, as the others see it: words that name its process, and the URL where it takes their requests."""
+    """A replica, as the others see it: words for its process, and the URL where it takes their requests."""
 
     name: str
     url: str
@@ -44,15 +50,16 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The lease at one moment.
+    """The lease at one moment. `expires` is a time of the store's clock.
 
-    `secret` is new in each epoch: with it, replicas prove to the leader that they pass on a request. `mine`: this
-    process holds it. `session` counts this process's connections to the store.
+    `secret` is new in each epoch: with it, replicas prove to the leader that they pass on a request. `mine`:
+    this process holds it. `session` counts this process's connections to the store.
     """
 
     holder: Replica
     epoch: int
     secret: str
+    expires: Instant
     expired: bool
     mine: bool
     session: int
@@ -64,11 +71,18 @@ class SharedStore(Store, Protocol):
     A replica that does not lead may call `accept`, `seek` and `close`, and no other method.
     """
 
-    async def seek(self, replica: Replica, *, take: bool) -> Lease:
-        """Return the lease. With `take`, take it first if it has expired, with the next epoch."""
+    async def seek(self, replica: Replica, *, take_in: int) -> Lease:
+        """Return the lease. Take it first if it has expired, with the next epoch.
+
+        But take it only in the session of this number (the first one is 1), so that nobody takes it in a
+        session that has just begun, unseen.
+        """
 
     async def renew(self) -> None:
         """Renew the lease. Raises: StoreError if another replica took it."""
 
+    async def keep_agent(self, agent: bytes) -> tuple[bytes, ...]:
+        """Store the agent of this version. Return those of other versions, the latest first."""
+
     async def unapplied(self, limit: int) -> tuple[Delivery, ...]:
-        """Return the oldest deliveries that are not marked as applied, whoever accepted them."""
+        """Return the oldest deliveries that are not marked as applied, of any replica."""

@@ -4,7 +4,7 @@ A class is what GitHub compares when it assigns a job to a runner (scope, runner
 together with the SKUs that may serve it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -69,9 +69,14 @@ def normalise_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 def scope_of(catalogue: Catalogue, repository: str) -> Scope | None:
     """Return the first configured scope that covers `owner/name`, or None."""
+    return first_scope(catalogue.scopes, repository)
+
+
+def first_scope(scopes: Sequence[Scope], repository: str) -> Scope | None:
+    """Return the first of these scopes that covers `owner/name`, or None."""
     name = repository.lower()
     owner, _, short = name.partition("/")
-    for scope in catalogue.scopes:
+    for scope in scopes:
         if scope.owner.lower() != owner:
             continue
         if scope.repository is not None and scope.repository.lower() != short:

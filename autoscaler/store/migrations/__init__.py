@@ -15,6 +15,7 @@ from autoscaler.store.migrations import (
     v0005_provider_errors,
     v0006_usage,
     v0007_lease,
+    v0008_replicas,
 )
 
 MIGRATIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -25,5 +26,6 @@ MIGRATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "0005": v0005_provider_errors.STATEMENTS,
     "0006": v0006_usage.STATEMENTS,
     "0007": v0007_lease.STATEMENTS,
+    "0008": v0008_replicas.STATEMENTS,
 }
 """The statements of each version, in the order of the versions. Types are `Connection.types`, as `$text`."""

@@ -8,6 +8,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from autoscaler.controller.ports.store import StoreError
+from autoscaler.store.postgresql.session import Session
 
 PASSWORD_FILE = "password_file"  # noqa: S105 - the name of a parameter
 
@@ -51,17 +52,12 @@ class Address:
         host = parts.netloc.rpartition("@")[2]
         return cls(plain, f"postgresql://{host}{parts.path}", Path(file) if file else None)
 
-    def connect(self) -> psycopg.Connection:
+    def connect(self) -> Session:
         """Open a session in which each statement is its own transaction. Reads the password file again.
 
         Raises: psycopg.Error, and StoreError for an unreadable password file.
         """
-        return psycopg.connect(
-            make_conninfo("", **self.parameters()),
-            autocommit=True,
-            # PgBouncer may pass each transaction to another session, which does not know prepared statements.
-            prepare_threshold=None,
-        )
+        return Session.open(make_conninfo("", **self.parameters()))
 
     def parameters(self) -> dict[str, str | int]:
         """Return libpq's parameters, with the present password. Raises: StoreError for an unreadable file."""

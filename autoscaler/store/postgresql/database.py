@@ -1,20 +1,19 @@
 """Opens and migrates one PostgreSQL database, and runs transactions on it.
 
-One process uses the database, from one thread. The row of `lease` shows which one: every transaction begins
-with its renewal, and so does nothing in a process whose lease another one took over.
+Several replicas use the database, each from one thread. The row of `lease` shows which one leads: each of its
+transactions begins with the lease's renewal, and so does nothing once another replica took it over.
 """
 
-import os
-import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 import psycopg
 
+from autoscaler.controller.ports.replicas import Lease, Replica
 from autoscaler.controller.ports.store import StoreError
+from autoscaler.controller.replicas.lease_time import LeaseTime
 from autoscaler.model.identifiers import Seconds
 from autoscaler.store.database import Answer, Connection
 from autoscaler.store.postgresql import lease
@@ -26,6 +25,7 @@ from autoscaler.store.postgresql.errors import (
     is_passing,
     refuses_login,
 )
+from autoscaler.store.postgresql.session import Session
 from autoscaler.store.schema import migrate
 
 PATIENCE: Final[Seconds] = 30.0
@@ -35,37 +35,47 @@ _RETRIES_FOR: Final[Seconds] = 10.0
 """How long a transaction is repeated, such as while the server restarts. GitHub waits as long for a webhook."""
 
 _PAUSE: Final[Seconds] = 0.25
-_LOOK_AT_LEASE_EVERY: Final[Seconds] = 1.0
+
+STATEMENT_LIMIT: Final[Seconds] = 10.0
+"""How long a statement may take, and how long a transaction may be idle. Shorter than a lease: the transaction
+of a leader that stands still locks the lease's row."""
+
+_ANSWER_LIMIT: Final[Seconds] = STATEMENT_LIMIT + 2.0
 
 _MIGRATION_LOCK = 0x6770755F72756E
 """The number of the lock under which one process at a time migrates a database."""
 
-_BEGIN = """
+_BEGIN = f"""
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-SET LOCAL statement_timeout = {statement};
-SET LOCAL lock_timeout = 10000;
-SET LOCAL idle_in_transaction_session_timeout = 30000;
+SET LOCAL statement_timeout = {{statement:.0f}};
+SET LOCAL lock_timeout = {1000 * STATEMENT_LIMIT:.0f};
+SET LOCAL idle_in_transaction_session_timeout = {1000 * STATEMENT_LIMIT:.0f};
 SET LOCAL synchronous_commit = on;
 """
 """One round trip. Settings of the transaction also work through PgBouncer, which has no sessions of ours."""
 
 
 class PostgresqlDatabase:
-    """An open PostgreSQL database. One thread creates, uses and closes it."""
+    """An open PostgreSQL database. One thread creates, uses and closes it; any thread asks `leads_for`."""
 
-    def __init__(self, address: Address, patience: Seconds = PATIENCE) -> None:
-        """Connect, migrate, and take the lease.
+    def __init__(
+        self, address: Address, patience: Seconds = PATIENCE, limit: Seconds = _ANSWER_LIMIT
+    ) -> None:
+        """Connect, and migrate. `limit`: how long the server may take to answer a statement.
 
-        Raises: StoreError if the server does not answer in time, refuses the user, or cannot be used, or if
-        another process uses the database.
+        Raises: StoreError if the server does not answer in time, refuses the user, or cannot be used.
         """
         self.title = address.title
         self._address = address
+        self._limit = limit
+        self._session = 1
         self._epoch: int | None = None
+        self._claim = lease.Claim(Replica("", ""))
+        self._lease_time = LeaseTime()
         self._driver = self._connect(time.monotonic() + patience)
         try:
             self.transaction(self._prepare)
-            self._epoch = self._take_lease()
+            self._driver.limit = self._limit
         except BaseException:
             self._driver.close()
             raise
@@ -78,16 +88,30 @@ class PostgresqlDatabase:
 
         Raises: StoreError after a rollback, OutcomeUnknownError if COMMIT had no answer.
         """
-        until = time.monotonic() + _RETRIES_FOR
-        while True:
-            try:
-                return self._attempt(do)
-            except psycopg.Error as error:
-                if not is_passing(error) or time.monotonic() > until:
-                    raise explained(self.title, error) from None
-            except StoreError as error:
-                raise _titled(self.title, error) from error.__cause__
-            time.sleep(_PAUSE)
+        return self._repeated(lambda: self._attempt(do), _RETRIES_FOR)
+
+    def seek(self, replica: Replica, take_in: int) -> Lease:
+        """See `SharedStore.seek`. It repeats nothing. Raises: StoreError."""
+        claim = lease.Claim(replica, self._claim.token)
+
+        def do(connection: Connection) -> Lease:
+            take = take_in == self._session
+            return lease.seek(connection, claim, self._session, take=take)
+
+        found = self._repeated(lambda: self._attempt(do), 0.0)
+        if found.mine:
+            self._epoch = found.epoch
+            # An earlier call may have taken it, whose answer was lost: only a renewal says until when.
+            self.renew()
+        return found
+
+    def renew(self) -> None:
+        """See `SharedStore.renew`. Raises: StoreError."""
+        self.transaction(_nothing)
+
+    def leads_for(self) -> Seconds:
+        """See `Store.leads_for`."""
+        return self._lease_time.left()
 
     def shrink(self) -> bool:
         """Return False: the server's autovacuum reuses free space."""
@@ -98,15 +122,33 @@ class PostgresqlDatabase:
         if self._driver.closed:
             return
         epoch, self._epoch = self._epoch, None
+        self._lease_time.lost()
         if epoch is not None:
             with suppress(StoreError):
-                self.transaction(lambda connection: lease.release(connection, epoch))
+                self._repeated(
+                    lambda: self._attempt(lambda c: lease.release(c, epoch, self._claim.token)), 0.0
+                )
         self._driver.close()
+
+    def _repeated(self, attempt: Callable[[], Answer], seconds: Seconds) -> Answer:
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                return attempt()
+            except psycopg.Error as error:
+                if not is_passing(error) or time.monotonic() >= until:
+                    raise explained(self.title, error) from None
+            except StoreError as error:
+                raise _titled(self.title, error) from error.__cause__
+            time.sleep(_PAUSE)
 
     def _attempt(self, do: Callable[[Connection], Answer]) -> Answer:
         if self._driver.closed:
             self._driver = self._address.connect()
+            self._driver.limit = self._limit
+            self._session += 1
         connection = PostgresqlConnection(self._driver)
+        sent_at = self._lease_time.now()
         try:
             self._begin()
             answer = do(connection)
@@ -123,24 +165,27 @@ class PostgresqlDatabase:
                     "the connection was lost during COMMIT, so the outcome is unknown: start again"
                 ) from None
             raise
+        if self._epoch is not None:
+            self._lease_time.renewed(sent_at)
         return answer
 
     def _begin(self) -> None:
         """Begin a transaction, and renew the lease within it. Raises: StoreError if it was taken over."""
-        statement = 0 if self._epoch is None else 30_000
-        text = _BEGIN.format(statement=statement)
+        limit = 0 if self._driver.limit is None else 1000 * STATEMENT_LIMIT
+        text = _BEGIN.format(statement=limit)
         if self._epoch is None:
             self._driver.execute(text.encode())
             return
-        cursor = self._driver.execute(
-            (text + lease.renewal(PostgresqlConnection.clock, self._epoch)).encode()
-        )
+        clock = PostgresqlConnection.clock
+        text += lease.renewal(clock, self._epoch, self._claim.token)
+        cursor = self._driver.execute(text.encode())
         while cursor.nextset():
             pass
         if cursor.rowcount != 1:
+            self._lease_time.lost()
             raise StoreError("another process took over the store: this one must end")
 
-    def _connect(self, until: float) -> psycopg.Connection:
+    def _connect(self, until: float) -> Session:
         while True:
             try:
                 return self._address.connect()
@@ -159,23 +204,9 @@ class PostgresqlDatabase:
             )
         migrate(connection)
 
-    def _take_lease(self) -> int:
-        """Return the epoch of this process. A lease that its holder no longer renews is taken when it ends.
 
-        Raises: StoreError once its holder has renewed it.
-        """
-        holder = f"{socket.gethostname()}, process {os.getpid()}"
-        take = partial(lease.acquire, holder=holder)
-        first = found = self.transaction(take)
-        while not found.taken:
-            if found.expires != first.expires:
-                raise StoreError(
-                    f"{self.title}: in use by another process ({found.holder}): "
-                    "only one controller can use a store"
-                )
-            time.sleep(_LOOK_AT_LEASE_EVERY)
-            found = self.transaction(take)
-        return found.epoch
+def _nothing(_: Connection) -> None:
+    """Do nothing: the transaction of a leader renews its lease."""
 
 
 def _titled(title: str, error: StoreError) -> StoreError:

@@ -6,6 +6,7 @@ contain the data to be written.
 
 import psycopg
 
+from autoscaler.controller.ports.replicas import StoreUnavailableError
 from autoscaler.controller.ports.store import StoreError
 
 _MAX_WORDS = 200
@@ -51,16 +52,21 @@ def refuses_login(error: psycopg.Error) -> bool:
 
 
 def explained(title: str, error: psycopg.Error) -> StoreError:
-    """Return the error with what to do about it."""
+    """Return the error with what to do about it. It is a StoreUnavailableError if waiting may mend it."""
+    waits = is_passing(error) and not refuses_login(error)
+    return (StoreUnavailableError if waits else StoreError)(f"{title}: {_explained(error)}")
+
+
+def _explained(error: psycopg.Error) -> str:
     code = error.sqlstate
     if code is None:
         # Not a server's answer: the words are libpq's or psycopg's, and name no data.
-        return StoreError(f"{title}: {_line(str(error))}")
+        return _line(str(error))
     said = f"{_line(error.diag.message_primary or '')} ({code})"
     for length in (5, 3, 2):
         if words := _WORDS.get(code[:length]):
-            return StoreError(f"{title}: {words}: {said}")
-    return StoreError(f"{title}: {said}")
+            return f"{words}: {said}"
+    return said
 
 
 def _line(text: str) -> str:

@@ -1,50 +1,72 @@
-"""The lease of the process that uses a database: one row, by the database's clock.
+"""The lease of the replica that leads: one row, by the database's clock.
 
-Its epoch grows with each new holder and never shrinks, so a process that lost the lease changes no row when it
-renews its own epoch.
+Its epoch grows with each new holder. It is at least the time in seconds, so that it also grows if the database
+is restored, or fails over and loses the last transaction. A process that lost the lease changes no row when it
+renews its own.
 """
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, field
 from typing import Final
 
-from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.controller.ports.replicas import LEASE_LENGTH, Lease, Replica
 from autoscaler.store.database import Connection
 
-LENGTH: Final[Seconds] = 30.0
-"""How long a lease lasts after its last renewal. The controller's heartbeat renews it every ten seconds."""
+_SECRET_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
-    """The lease as it is: `taken` by this call, or held by another process until `expires`."""
+class Claim:
+    """What a process writes into the lease when it takes it."""
 
-    holder: str
-    epoch: int
-    expires: Instant
-    taken: bool
+    replica: Replica
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
-def acquire(connection: Connection, holder: str) -> Lease:
-    """Take the lease if no process holds it. Return it."""
+def seek(connection: Connection, claim: Claim, session: int, *, take: bool) -> Lease:
+    """Return the lease. With `take`, take it first if it has expired."""
+    if take:
+        connection.write(
+            "INSERT INTO lease (name, holder, epoch, expires) VALUES ('controller', '', 0, 0) "
+            "ON CONFLICT (name) DO NOTHING"
+        )
+        connection.write(
+            "UPDATE lease SET holder = :holder, url = :url, token = :token, secret = :secret, "  # noqa: S608 - the clock is a constant
+            f"epoch = GREATEST(epoch + 1, floor({connection.clock})::bigint), "
+            f"expires = {connection.clock} + :length "
+            f"WHERE expires < {connection.clock}",
+            holder=claim.replica.name,
+            url=claim.replica.url,
+            token=claim.token,
+            secret=secrets.token_urlsafe(_SECRET_BYTES),
+            length=LEASE_LENGTH,
+        )
+    found = connection.read(
+        f"SELECT holder, url, token, secret, epoch, expires, expires < {connection.clock} FROM lease"  # noqa: S608 - as above
+    )
+    if not found:  # no process has ever led
+        return Lease(Replica("", ""), 0, "", 0.0, expired=True, mine=False, session=session)
+    ((holder, url, token, secret, epoch, expires, expired),) = found
+    return Lease(
+        Replica(str(holder), str(url)),
+        int(epoch),
+        str(secret),
+        float(expires),
+        expired=bool(expired),
+        mine=token == claim.token and not expired,
+        session=session,
+    )
+
+
+def renewal(clock: str, epoch: int, token: str) -> str:
+    """Return the statement that renews a lease. It changes no row if another process has it."""
+    return f"UPDATE lease SET expires = {clock} + {LEASE_LENGTH} WHERE epoch = {epoch} AND token = '{token}'"  # noqa: S608 - a number, and hexadecimal digits
+
+
+def release(connection: Connection, epoch: int, token: str) -> None:
+    """Let another process take the lease at once, if this one has it."""
     connection.write(
-        "INSERT INTO lease (name, holder, epoch, expires) VALUES ('controller', '', 0, 0) "
-        "ON CONFLICT (name) DO NOTHING"
+        "UPDATE lease SET expires = 0 WHERE epoch = :epoch AND token = :token",
+        epoch=epoch,
+        token=token,
     )
-    changed = connection.write(
-        f"UPDATE lease SET holder = :holder, epoch = epoch + 1, "  # noqa: S608 - the clock is a constant
-        f"expires = {connection.clock} + :length WHERE expires < {connection.clock}",
-        holder=holder,
-        length=LENGTH,
-    )
-    ((found, epoch, expires),) = connection.read("SELECT holder, epoch, expires FROM lease")
-    return Lease(str(found), int(epoch), float(expires), changed == 1)
-
-
-def renewal(clock: str, epoch: int) -> str:
-    """Return the statement that renews the lease of this epoch. It changes no row if another process has it."""
-    return f"UPDATE lease SET expires = {clock} + {LENGTH} WHERE epoch = {epoch}"  # noqa: S608 - numbers
-
-
-def release(connection: Connection, epoch: int) -> None:
-    """Let another process take the lease at once, if it has this epoch."""
-    connection.write("UPDATE lease SET expires = 0 WHERE epoch = :epoch", epoch=epoch)

@@ -10,7 +10,7 @@ from autoscaler.store.database_store import DatabaseStore
 from autoscaler.store.sqlite.file import SqliteFile
 
 
-class SqliteStore(DatabaseStore):
+class SqliteStore(DatabaseStore[SqliteFile]):
     """A `Store` in one SQLite file."""
 
     @classmethod

@@ -46,7 +46,9 @@ until_lab_says() {  # TEXT PID...: the processes that must run until then
 PATH="$PATH:$HOME/.local/bin"
 pipx install "$(echo /wheel/*.whl)[demo]" > pipx.log 2>&1 || fail 'pipx install'
 autoscaler init --demo demo > init.log
-in_terminal() { sed -n "s/^[0-9]*\. in a $1 terminal: //p" init.log | grep . || fail "no command for a $1 terminal"; }
+in_terminal() {
+  sed -n "s/^[0-9]*\. in a $1 terminal: //p" init.log | grep . || fail "no $1 terminal"
+}
 touch lab.log serve.log
 eval "exec $(in_terminal first)" > lab.log 2>&1 &
 lab=$!

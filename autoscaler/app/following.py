@@ -1,0 +1,162 @@
+"""A replica that does not lead: it serves /webhook, and waits until it may lead."""
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Final
+from urllib.parse import urlsplit
+
+import structlog
+
+from autoscaler import config
+from autoscaler.app.endpoints import webhook_endpoint
+from autoscaler.app.process import file_limit
+from autoscaler.app.translation import server_settings
+from autoscaler.controller.ports.replicas import Lease, Replica, SharedStore, StoreUnavailableError
+from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.controller.replicas.following import Follower, FollowerIntake
+from autoscaler.controller.system import SystemClock
+from autoscaler.github.webhook import parse_workflow_job
+from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.jobs.demand import first_scope
+from autoscaler.observability.metrics import PrometheusTelemetry
+from autoscaler.server.health import HealthEndpoint
+from autoscaler.server.listening.listener import KeptSockets
+from autoscaler.server.listening.serving import Endpoint, Serving
+from autoscaler.server.replicas.forwarding import ForwardEndpoint
+from autoscaler.store.opening import open_shared_store
+
+_OPEN_AGAIN_AFTER: Final[Seconds] = 1.0
+_ANY_HOST: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared, and not listened on
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOptions:
+    """What the command line says of this replica.
+
+    `url`: where other replicas reach it; None: this host's name, and the port of `server.listen`.
+    `intake_only`: never lead.
+    """
+
+    url: str | None = None
+    intake_only: bool = False
+
+
+class Following:
+    """The parts of a replica that does not lead."""
+
+    def __init__(
+        self,
+        configuration: config.Configuration,
+        clock: SystemClock,
+        kept: KeptSockets,
+        options: ReplicaOptions,
+    ) -> None:
+        """`kept` has the listening sockets, if this process led before. The next parts continue with them."""
+        self._configuration = configuration
+        self._options = options
+        self._pacing = SystemClock()
+        self._intake: FollowerIntake | None = None
+        self._follower: Follower | None = None
+        settings = configuration.settings
+        self._scopes = config.scopes(settings)
+        self._telemetry = PrometheusTelemetry(
+            map(SkuName, settings.skus),
+            map(ProviderName, settings.providers),
+            version("gpu-runner-autoscaler"),
+            settings.metrics.repositories,
+            now=clock.now,
+            webhooks=settings.github.webhook is None,
+        )
+        webhook = webhook_endpoint(configuration, self._accept, clock, self._telemetry)
+        tokens = [one.get_secret_value() for one in config.read_metrics_tokens(configuration)]
+        allowed = server_settings(configuration).within(file_limit(), forwards=True)
+        others: list[Endpoint] = [
+            HealthEndpoint(list, self._unready, self._metrics, tokens),
+            ForwardEndpoint(
+                lambda: self._lease,
+                _trust(configuration),
+                urlsplit(str(settings.server.public_url)).hostname,
+                allowed.max_connections,
+            ),
+        ]
+        self._serving = Serving(allowed, webhook, others, kept)
+
+    async def until_leading(self) -> tuple[SharedStore, Lease]:
+        """Serve until this replica leads. Return the open store and the lease.
+
+        Raises: StoreError if the store cannot be used, ListenError.
+        """
+        async with self._serving as serving:
+            store = await self._open()
+            _log.info(
+                "following", fleet=self._configuration.settings.fleet, on=str(serving.address)
+            )
+            try:
+                self._intake = FollowerIntake(
+                    store,
+                    parse_workflow_job,
+                    lambda name: first_scope(self._scopes, name) is not None,
+                )
+                self._follower = Follower(store, self._replica(), self._pacing)
+                lease = await self._follower.until_leading(intake_only=self._options.intake_only)
+            except BaseException:
+                await store.close()
+                raise
+            serving.keep_listening()
+        return store, lease
+
+    async def _open(self) -> SharedStore:
+        """Open the store once its server answers. Raises: StoreError for what waiting does not mend."""
+        while True:
+            try:
+                return await open_shared_store(self._configuration.store_url())
+            except StoreUnavailableError as error:
+                _log.error("store_not_reached", reason=str(error))
+            await self._pacing.sleep(_OPEN_AGAIN_AFTER)
+
+    def _accept(self, delivery: Delivery) -> "asyncio.Future[bool | None]":
+        if self._intake is not None:
+            return self._intake.accept(delivery)
+        refused: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+        refused.set_exception(StoreError("the store's server does not answer yet"))
+        return refused
+
+    def _replica(self) -> Replica:
+        name = f"{socket.gethostname()}, process {os.getpid()}"
+        if self._options.url is not None:
+            return Replica(name, self._options.url)
+        address = self._serving.address
+        host = socket.gethostname() if address.host in _ANY_HOST else address.host
+        shown = f"[{host}]" if ":" in host else host
+        scheme = "http" if self._configuration.settings.server.tls is None else "https"
+        return Replica(name, f"{scheme}://{shown}:{address.port}")
+
+    @property
+    def _lease(self) -> Lease | None:
+        return None if self._follower is None else self._follower.lease
+
+    def _unready(self) -> list[str]:
+        if self._lease is None:
+            return ["the store's server does not answer"]
+        return []
+
+    def _metrics(self) -> tuple[Iterable[bytes], str]:
+        epoch = 0 if self._lease is None else self._lease.epoch
+        self._telemetry.replica(leads=False, epoch=epoch)
+        return self._telemetry.render(), self._telemetry.content_type
+
+
+def _trust(configuration: config.Configuration) -> ssl.SSLContext | None:
+    """Return what a replica checks the leader's certificate with, or None without TLS."""
+    tls = configuration.settings.server.tls
+    if tls is None:
+        return None
+    file = None if tls.ca_file is None else configuration.file(tls.ca_file)
+    return ssl.create_default_context(cafile=file)

@@ -1,0 +1,1 @@
+"""What a replica does to lead, and while another one leads."""

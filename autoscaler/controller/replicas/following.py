@@ -1,0 +1,93 @@
+"""What a replica does while another one leads: it stores deliveries, and waits until the lease is free."""
+
+import asyncio
+import math
+from collections.abc import Callable
+
+import structlog
+
+from autoscaler.controller.intake.deliveries import Parse
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.replicas import LEASE_LENGTH, Lease, Replica, SharedStore
+from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.model.identifiers import Instant, Seconds
+
+LOOK_EVERY: Seconds = 0.5
+"""How often (real time) a replica looks whether the lease is free."""
+
+LOG_AGAIN_AFTER: Seconds = 60.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Follower:
+    """A replica that does not lead. `lease` is what it saw last; None: it cannot reach the store."""
+
+    def __init__(self, store: SharedStore, replica: Replica, pacing: Clock) -> None:
+        """`pacing` is a clock of real time."""
+        self.lease: Lease | None = None
+        self._store = store
+        self._replica = replica
+        self._pacing = pacing
+        self._session = 1
+        self._may_take_from: Instant = -math.inf
+        self._logged_at: Instant = -math.inf
+
+    async def until_leading(self, *, intake_only: bool = False) -> Lease:
+        """Look at the lease until this replica has it. `intake_only`: never take it."""
+        while True:
+            lease = await self._look(intake_only=intake_only)
+            if lease is not None and lease.mine:
+                return lease
+            await self._pacing.sleep(LOOK_EVERY)
+
+    async def _look(self, *, intake_only: bool) -> Lease | None:
+        """Return the lease, and take it if it is free.
+
+        A new session may be with a server that took over and lacks what its predecessor wrote last, such as a
+        renewal. So a lease of an earlier session is over only after its whole length.
+        """
+        may_take = not intake_only and self._pacing.now() >= self._may_take_from
+        try:
+            lease = await self._store.seek(self._replica, take_in=self._session if may_take else 0)
+        except StoreError as error:
+            self.lease = None
+            self._note_failure(error)
+            return None
+        if lease.session != self._session:
+            self._session = lease.session
+            self._may_take_from = self._pacing.now() + LEASE_LENGTH
+        if self.lease is None or self.lease.epoch != lease.epoch:
+            leader = lease.holder.name if not lease.expired else "nobody"
+            _log.info("lease_seen", leader=leader, epoch=lease.epoch, mine=lease.mine)
+        self.lease = lease
+        return lease
+
+    def _note_failure(self, error: StoreError) -> None:
+        now = self._pacing.now()
+        if now - self._logged_at >= LOG_AGAIN_AFTER:
+            self._logged_at = now
+            _log.error("store_not_reached", reason=str(error))
+
+
+class FollowerIntake:
+    """Stores deliveries, which the leader then reads.
+
+    A body that is known already is not news here: only the leader knows the job's state, and its lists of
+    GitHub show a job that is queued again.
+    """
+
+    def __init__(self, store: SharedStore, parse: Parse, is_covered: Callable[[str], bool]) -> None:
+        """`is_covered` returns whether a repository is in a scope of the fleet."""
+        self._store = store
+        self._parse = parse
+        self._is_covered = is_covered
+
+    def accept(self, delivery: Delivery) -> "asyncio.Future[bool | None]":
+        """Return a future: see `Intake.accept`. Raises: ValueError if the body is malformed."""
+        event = self._parse(delivery.body, delivery.received_at)
+        if event is not None and self._is_covered(event.repository):
+            return asyncio.ensure_future(self._store.accept(delivery))
+        unneeded: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+        unneeded.set_result(None)
+        return unneeded

@@ -1,0 +1,158 @@
+"""Real processes on one PostgreSQL server: one leads, the others store deliveries, and one takes over."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from lab.controller_process import parse_metrics
+from tests.patience import PATIENCE
+from tests.store.opened import open_leading
+from tests.store.postgresql_server import PostgresqlServer
+from tests.store.served import Served
+
+
+class Replicas:
+    """Replicas of one fleet, by name."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self._folder = folder
+        self._url = url
+        self._processes: dict[str, tuple[Served, asyncio.subprocess.Process]] = {}
+
+    async def start(self, name: str, *options: str) -> None:
+        served = Served(self._folder / name, self._folder / "unused.db")
+        fleet = served.folder / "fleet.yaml"
+        fleet.write_text(fleet.read_text().replace(f"sqlite:///{served.store}", self._url))
+        self._processes[name] = served, await served.start(options=options)
+
+    async def deliver(self, name: str, *jobs: int) -> list[int]:
+        return await self._processes[name][0].deliver(*jobs)
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        self._processes[name][1].send_signal(number)
+
+    async def ended(self, name: str) -> int:
+        async with asyncio.timeout(PATIENCE):
+            return await self._processes[name][1].wait()
+
+    def events(self, name: str) -> list[str]:
+        lines = self._processes[name][0].log().splitlines()
+        return [json.loads(line)["event"] for line in lines if line.startswith("{")]
+
+    async def leads(self, name: str) -> bool:
+        _, text = await self.get(name, "/metrics")
+        return parse_metrics(text).get("autoscaler_leader") == 1
+
+    async def get(self, name: str, path: str) -> tuple[int, str]:
+        """Return the status and the text of an answer, or 0 without one."""
+        url = f"http://127.0.0.1:{self._processes[name][0].listens()}{path}"
+        try:
+            async with aiohttp.ClientSession() as session, session.get(url) as answer:
+                return answer.status, await answer.text()
+        except aiohttp.ClientError:
+            return 0, ""
+
+    async def until_leads(self, name: str) -> None:
+        await self._until(name, lambda: self.leads(name))
+
+    async def until_logged(self, name: str, event: str, times: int = 1) -> None:
+        async def logged() -> bool:
+            return self.events(name).count(event) >= times
+
+        await self._until(name, logged)
+
+    async def _until(self, name: str, is_so: Callable[[], Awaitable[bool]]) -> None:
+        served, process = self._processes[name]
+        async with asyncio.timeout(PATIENCE):
+            while not await is_so():
+                assert process.returncode is None, served.log()
+                await asyncio.sleep(0.1)
+
+    async def close(self) -> None:
+        for _, process in self._processes.values():
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+@pytest.fixture
+def url(server: PostgresqlServer) -> str:
+    return server.database()
+
+
+@pytest.fixture
+async def replicas(tmp_path: Path, url: str) -> AsyncIterator[Replicas]:
+    made = Replicas(tmp_path, url)
+    yield made
+    await made.close()
+
+
+async def test_any_replica_stores_deliveries_and_the_leader_applies_all(
+    replicas: Replicas, url: str
+) -> None:
+    await replicas.start("a")
+    await replicas.until_leads("a")
+    await replicas.start("b")
+    await replicas.start("c", "--intake-only")
+    assert await replicas.deliver("a", 1) == [202]
+    assert await replicas.deliver("b", 2, 1) == [202, 200]
+    assert await replicas.deliver("c", 3) == [202]
+    assert not await replicas.leads("b")
+    status, agent = await replicas.get("a", "/bootstrap/agent.py")
+    assert status == 200
+    assert await replicas.get("b", "/bootstrap/agent.py") == (200, agent), "the leader's answer"
+    replicas.send("a", signal.SIGTERM)
+    assert await replicas.ended("a") == 0
+    await replicas.until_leads("b")
+    assert await replicas.deliver("c", 4) == [202]
+    assert not await replicas.leads("c")
+    replicas.send("b", signal.SIGTERM)
+    assert await replicas.ended("b") == 0
+    assert await replicas.deliver("c", 5) == [202]
+    assert (await replicas.get("c", "/bootstrap/agent.py"))[0] == 503
+    replicas.send("c", signal.SIGTERM)
+    assert await replicas.ended("c") == 0
+    store = await open_leading(url)
+    state = await store.load(0.0)
+    await store.close()
+    assert {job.id for job in state.jobs} >= {1, 2, 3}
+    waiting = {int(one.id.removeprefix("d-")) for one in state.unapplied}
+    assert {job.id for job in state.jobs} | waiting == {1, 2, 3, 4, 5}
+    assert 5 in waiting
+
+
+@pytest.mark.systems
+async def test_a_leader_that_stood_still_follows_the_one_that_took_over(replicas: Replicas) -> None:
+    await replicas.start("a")
+    await replicas.until_leads("a")
+    await replicas.start("b")
+    replicas.send("a", signal.SIGSTOP)
+    await replicas.until_leads("b")
+    replicas.send("a", signal.SIGCONT)
+    await replicas.until_logged("a", "following", times=2)
+    assert "leadership_ended" in replicas.events("a")
+    assert await replicas.deliver("a", 1) == [202]
+    assert not await replicas.leads("a")
+    assert await replicas.leads("b")
+
+
+@pytest.mark.systems
+async def test_replicas_outlive_their_server_and_lead_again(tmp_path: Path) -> None:
+    server = PostgresqlServer()
+    replicas = Replicas(tmp_path, server.database())
+    try:
+        await replicas.start("a")
+        await replicas.until_leads("a")
+        server.kill()
+        await replicas.until_logged("a", "leadership_ended")
+        server.start_again()
+        await replicas.until_leads("a")
+        assert await replicas.deliver("a", 1) == [202]
+    finally:
+        await replicas.close()
+        server.close()
