@@ -119,10 +119,10 @@ class Parts:
             self._telemetry,
             token_clock=self._pacing,
             wall=self._pacing.wall,
-            leads=store.leads_for,
+            leads=opened.store.leads_for,
         )
         context = ProviderContext(
-            saved.installations, agent_sha256, self._telemetry, clock, store.leads_for
+            saved.installations, agent_sha256, self._telemetry, clock, opened.store.leads_for
         )
         self.providers = {
             name: _made(name, factory, context) for name, factory in factories.items()
