@@ -94,6 +94,7 @@ class Following:
         Raises: StoreError if the store cannot be used, ListenError.
         """
         async with self._serving as serving:
+            serving.keep_listening()
             store = await self._open()
             _log.info(
                 "following", fleet=self._configuration.settings.fleet, on=str(serving.address)
@@ -109,7 +110,6 @@ class Following:
             except BaseException:
                 await store.close()
                 raise
-            serving.keep_listening()
         return store, lease
 
     async def _open(self) -> SharedStore:

@@ -113,7 +113,7 @@ class _Process:
         while True:
             async with AsyncExitStack() as stack:
                 try:
-                    parts = await self._start(stack, configuration)
+                    parts = await self._start(stack, configuration, signals)
                 except Exception as error:  # any: the earlier configuration could be started with
                     if change is not None:
                         _log_failed_start(change, error)
@@ -137,7 +137,9 @@ class _Process:
             change, earlier = parts.reloading.decide(), parts.in_use.configuration
             configuration = earlier if change is None else change.configuration
 
-    async def _start(self, stack: AsyncExitStack, configuration: config.Configuration) -> Parts:
+    async def _start(
+        self, stack: AsyncExitStack, configuration: config.Configuration, signals: Signals
+    ) -> Parts:
         """Create all parts, resume and serve. `stack` then stops them.
 
         Raises one of CANNOT_START, or ConfigurationError if a file that the configuration names is unusable
@@ -145,11 +147,13 @@ class _Process:
         """
         self._leads, led = False, None
         if is_shared(configuration.store_url()):
-            following = Following(configuration, self._clock, self._kept, self._replica)
-            led = await following.until_leading()
+            while led is None:
+                following = Following(configuration, self._clock, self._kept, self._replica)
+                led = await signals.unless_reloaded(following.until_leading())
+                # A SIGHUP asks for it, and the replica that led before may have reloaded the file.
+                configuration = await self._latest(configuration)
             self._leads = True
             stack.push_async_callback(led[0].close)
-            configuration = await self._latest(configuration)
         log_warnings(configuration)
         factories = provider_factories(configuration, provider_kinds(self._providers))
         for factory in factories.values():
@@ -195,13 +199,13 @@ class _Process:
         return Opened(store, await store.load(horizon))
 
     async def _latest(self, configuration: config.Configuration) -> config.Configuration:
-        """Return the file's configuration: the replica that led before may have reloaded it."""
+        """Return the file's configuration, or this one if the file is wrong."""
         try:
             return await asyncio.to_thread(
                 load_for_service, configuration.path, try_store=False, providers=self._providers
             )
         except config.ConfigurationError as error:
-            log_refusal(OperatorName("new leader"), [str(one) for one in error.problems])
+            log_refusal(OperatorName("replica"), [str(one) for one in error.problems])
             return configuration
 
 

@@ -30,6 +30,14 @@ class Replicas:
         fleet.write_text(fleet.read_text().replace(f"sqlite:///{served.store}", self._url))
         self._processes[name] = served, await served.start(options=options)
 
+    def change(self, name: str, *changes: tuple[str, str]) -> None:
+        fleet = self._processes[name][0].folder / "fleet.yaml"
+        text = fleet.read_text()
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        fleet.write_text(text)
+
     async def deliver(self, name: str, *jobs: int) -> list[int]:
         return await self._processes[name][0].deliver(*jobs)
 
@@ -124,6 +132,22 @@ async def test_any_replica_stores_deliveries_and_the_leader_applies_all(
     waiting = {int(one.id.removeprefix("d-")) for one in state.unapplied}
     assert {job.id for job in state.jobs} | waiting == {1, 2, 3, 4, 5}
     assert 5 in waiting
+
+
+async def test_a_replica_that_follows_reads_a_changed_file_at_sighup(
+    replicas: Replicas, url: str
+) -> None:
+    await replicas.start("a", "--intake-only")
+    assert await replicas.deliver("a", 1) == [202]
+    replicas.change("a", ("acme", "other"))
+    replicas.send("a", signal.SIGHUP)
+    await replicas.until_logged("a", "following", times=2)
+    assert await replicas.deliver("a", 2) == [202]
+    replicas.send("a", signal.SIGTERM)
+    assert await replicas.ended("a") == 0
+    store = await open_leading(url)
+    assert [one.id for one in await store.unapplied(9)] == ["d-1"], "2 is of no scope any more"
+    await store.close()
 
 
 @pytest.mark.systems

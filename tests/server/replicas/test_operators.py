@@ -113,7 +113,7 @@ async def test_wrong_tokens_count_for_the_client_and_the_log_has_its_address_and
 
 
 async def test_a_request_that_was_passed_on_is_not_passed_on_again() -> None:
-    """Two replicas that take one another for the leader would send it to and fro. A stranger can forge it."""
+    """Two replicas that take one another for the leader would send it for ever. A stranger can forge it."""
     async with operated() as one:
         for given in ({SECRET_HEADER: SECRET}, {ADDRESS_HEADER: "10.0.0.1"}):
             async with one.pair.client.get("/", headers=given) as got:
