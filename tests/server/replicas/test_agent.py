@@ -28,7 +28,9 @@ async def test_an_agent_attests_and_takes_its_registration_through_a_follower() 
         assert await asyncio.to_thread(agent.poll, 50.0) == expected
 
 
-async def test_while_no_replica_leads_an_agent_tries_again_after_the_time_that_the_answer_names() -> None:
+async def test_while_no_replica_leads_an_agent_tries_again_after_the_time_that_the_answer_names() -> (
+    None
+):
     async with replicas() as pair:
         pair.lease = None
         with pytest.raises(TryAgain, match="503 no_leader") as again:
