@@ -39,9 +39,9 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.machines.machine import Machine
 from autoscaler.observability.metrics import PrometheusTelemetry
-from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.controller.ids import SequentialIds
 from autoscaler.simulator.world.controller.process import ControllerProcess, settings
+from autoscaler.simulator.world.processes import Process
 from autoscaler.store.sqlite.store import SqliteStore
 from benchmarks.counted_github import CountedGitHub
 from benchmarks.crowded_fleet import EAST, NOW, REPOSITORY, Crowd, crowded
@@ -205,7 +205,7 @@ class FullFleet:
         self._host(list(state.jobs.values()))
         catalogue = state.catalogue
         process = self._process = ControllerProcess(
-            self._ports(store), settings(catalogue, self._parse, self._pace), CrashPoint()
+            self._ports(store), settings(catalogue, self._parse, self._pace), Process()
         )
         del self._ledger  # two copies would give the garbage collector twice the work
         process.start()

@@ -44,7 +44,6 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.jobs.job import JobState
-from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.controller.ids import SequentialIds
 from autoscaler.simulator.world.controller.process import ControllerProcess, settings
 from autoscaler.simulator.world.controller.store import INSTALLATION, MemoryStore
@@ -52,6 +51,7 @@ from autoscaler.simulator.world.ec2.provider import SimulatedProvider
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import Instance
 from autoscaler.simulator.world.invariants import Invariants
+from autoscaler.simulator.world.processes import Process
 from autoscaler.simulator.world.virtual_time import VirtualClock
 from benchmarks.counted_github import CountedGitHub
 from benchmarks.hosted_actions import HostedActions, HostedJob
@@ -132,7 +132,7 @@ class VirtualFleet:
             providers={EAST: self._provider},
         )
         pace = Pace(batch_idle=0.25, batch_max=2.0, tick=30.0)
-        self.process = ControllerProcess(ports, settings(catalogue, parse, pace), CrashPoint())
+        self.process = ControllerProcess(ports, settings(catalogue, parse, pace), Process())
 
     @property
     def machines(self) -> int:

@@ -27,6 +27,7 @@ from autoscaler.simulator.world.cluster.api_server import (
 )
 from autoscaler.simulator.world.cluster.pod_lists import PodLists
 from autoscaler.simulator.world.cluster.pods import SimulatedCluster
+from autoscaler.simulator.world.processes import count_call
 
 
 class Connection:
@@ -34,7 +35,6 @@ class Connection:
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
-        self._crash_point = cluster.crash_point
 
     async def request(
         self,
@@ -45,7 +45,7 @@ class Connection:
     ) -> Any:
         """Return the answer to a request."""
         answer = await self._answer(method, path, query, body)
-        self._cluster.shown(answer.body.get("items") or [answer.body], self._crash_point)
+        self._cluster.shown(answer.body.get("items") or [answer.body])
         return answer.body
 
     async def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
@@ -57,7 +57,7 @@ class Connection:
         self, path: str, query: Mapping[str, str], limit: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch."""
-        await self._crash_point.count_call()
+        await count_call()
         with _network_errors():
             yield self._seen(self._cluster.api.watch(path, query, limit))
 
@@ -66,8 +66,8 @@ class Connection:
 
     async def _seen(self, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for line in lines:
-            await self._crash_point.count_call()
-            self._cluster.shown([json.loads(line)["object"]], self._crash_point)
+            await count_call()
+            self._cluster.shown([json.loads(line)["object"]])
             yield line
 
     async def _answer(
@@ -77,10 +77,10 @@ class Connection:
         query: Mapping[str, str] | None,
         body: Mapping[str, Any] | None,
     ) -> Answer:
-        await self._crash_point.count_call()
+        await count_call()
         with _network_errors():
             answer = await self._cluster.api.answer(method, path, query or {}, body or {})
-        await self._crash_point.count_call()
+        await count_call()
         if answer.status >= 300:
             raise error_of(answer.status, answer.body, answer.retry_after)
         return answer

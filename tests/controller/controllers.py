@@ -29,6 +29,7 @@ from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.machine import Machine, MachineState
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.simulator.world.controller.process import ProcessGoneError
+from autoscaler.simulator.world.processes import Process
 from tests.controller.fakes import CrashPoint, RecordingTelemetry, SequentialIds
 from tests.controller.fakes_github import ScriptedGitHub
 from tests.controller.fakes_lists import FakeLists
@@ -103,15 +104,10 @@ class World:
     def east(self) -> FakeProvider:
         return self.providers[EAST]
 
-    def crash_point(self, length: int | None) -> CrashPoint:
-        """Set a crash point for the next process, in every port."""
-        crash_point = CrashPoint(length)
-        self.store.reopen(crash_point)
-        self.github.crash_point = crash_point
+    def process(self, crash_after: int | None = None) -> Process:
+        """Return the next process, which is killed at its `crash_after`-th call of a port."""
         self.github.now = self.clock.now
-        for provider in self.providers.values():
-            provider.crash_point = crash_point
-        return crash_point
+        return Process(CrashPoint(crash_after))
 
 
 class Controller:
@@ -119,8 +115,9 @@ class Controller:
 
     def __init__(self, world: World, crash_after: int | None = None, pace: Pace = PACE) -> None:
         self.world = world
-        self.crash_point = world.crash_point(crash_after)
-        self._tasks = Tasks()
+        process = world.process(crash_after)
+        self.crash_point = process.crash_point
+        self._tasks = Tasks(process)
         parts = self.parts = composition.Controller(
             world.ports(), world.settings(pace), world.catalogue.installations
         )

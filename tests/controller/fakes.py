@@ -13,8 +13,8 @@ from autoscaler.model.machines.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines.machine import ExitReason, TerminationReason
 from autoscaler.model.prices_and_quotas import PriceSource, QuotaSource
 from autoscaler.model.reasons.table import Unmatched
-from autoscaler.simulator.world.controller.crash_point import CrashPoint as CrashPoint
 from autoscaler.simulator.world.controller.ids import SequentialIds as SequentialIds
+from autoscaler.simulator.world.processes import CrashPoint as CrashPoint
 
 
 @dataclass

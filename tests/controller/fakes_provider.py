@@ -28,7 +28,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.machines.failures import FailureClass
-from tests.controller.fakes import CrashPoint
+from autoscaler.simulator.world.processes import count_call
 from tests.controller.fakes_store import INSTALLATION
 from tests.controller.virtual_time import EPOCH
 from tests.planner.fleets import EAST
@@ -80,7 +80,6 @@ class FakeProvider:
     """Each call takes the next outcome of its script. With an empty script it succeeds."""
 
     def __init__(self, name: ProviderName = EAST, latency: Seconds = 0.5) -> None:
-        self.crash_point = CrashPoint()
         self.latency = latency
         self.instances: dict[ProviderMachineId, Instance] = {}
         self.sent: list[Sent] = []
@@ -130,7 +129,7 @@ class FakeProvider:
         return self._name
 
     async def open(self) -> None:
-        await self.crash_point.count_call()
+        await count_call()
         await asyncio.sleep(self.latency)
         _raise_first(self.open_script)
 
@@ -157,10 +156,10 @@ class FakeProvider:
 
     async def prepare(self, order: LaunchOrder) -> str:
         self.prepared.append(order)
-        await self.crash_point.count_call()
+        await count_call()
         await asyncio.sleep(self.latency)
         _raise_first(self.prepare_script)
-        await self.crash_point.count_call()
+        await count_call()
         return json.dumps(
             {
                 "launch_request": order.launch_request,
@@ -175,7 +174,7 @@ class FakeProvider:
         )
 
     async def launch(self, request: str) -> LaunchAnswer:
-        await self.crash_point.count_call()
+        await count_call()
         self.on_launch(request)
         self.sent.append(Sent(self._now, request))
         step = self.launch_script.popleft() if self.launch_script else None
@@ -184,7 +183,7 @@ class FakeProvider:
             raise step
         answer = self._carry_out(request, step if isinstance(step, Partly) else None)
         await asyncio.sleep(self.latency)
-        await self.crash_point.count_call()
+        await count_call()
         if isinstance(step, Lost):
             raise OutcomeUnknownError("the connection broke")
         return answer
@@ -192,7 +191,7 @@ class FakeProvider:
     async def terminate(
         self, machines: Sequence[ProviderMachineId]
     ) -> dict[ProviderMachineId, str]:
-        await self.crash_point.count_call()
+        await count_call()
         self.ended.append(tuple(machines))
         step = self.end_script.popleft() if self.end_script else {}
         if isinstance(step, ProviderError | OutcomeUnknownError):
@@ -201,11 +200,11 @@ class FakeProvider:
             if machine not in step and machine not in self.stuck:
                 self.shut_down(machine)
         await asyncio.sleep(self.latency)
-        await self.crash_point.count_call()
+        await count_call()
         return {machine: why for machine, why in step.items() if machine in machines}
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
-        await self.crash_point.count_call()
+        await count_call()
         self.lists += 1
         listed = [_listed(instance) for instance in self.instances.values()]
         await asyncio.sleep(self.latency)
@@ -215,30 +214,30 @@ class FakeProvider:
             yield tuple(listed[start : start + PAGE])
         # An error after the pages: the listed machines are real, and missing ones prove nothing.
         _raise_first(self.list_script)
-        await self.crash_point.count_call()
+        await count_call()
 
     async def quotas(self) -> Mapping[str, int]:
-        await self.crash_point.count_call()
+        await count_call()
         await asyncio.sleep(self.latency)
         _raise_first(self.quota_script)
         return dict(self.quotas_left)
 
     async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
-        await self.crash_point.count_call()
+        await count_call()
         self.collected.append(tuple(requests))
         await asyncio.sleep(self.latency)
         _raise_first(self.collect_script)
         return ()
 
     async def image(self, sku: SkuName) -> str:
-        await self.crash_point.count_call()
+        await count_call()
         self.images_read.append(sku)
         await asyncio.sleep(self.latency)
         _raise_first(self.image_script)
         return self.image_id
 
     async def console(self, machine: ProviderMachineId) -> str:
-        await self.crash_point.count_call()
+        await count_call()
         self.consoles_asked.append(machine)
         if any(machine in request for request in self.ended):
             # As of a pod that was deleted.

@@ -70,10 +70,10 @@ class LivingWorld:
         """
         async with asyncio.timeout(limit):
             for length in crash_points:
-                crash_point = self.world.crash_point(length)
                 ports = replace(self.world.ports(), lists=self._lists)
                 settings = self.world.settings(PACE)
-                self.process = process = ControllerProcess(ports, settings, crash_point)
+                process = ControllerProcess(ports, settings, self.world.process(length))
+                self.process, crash_point = process, process.crash_point
                 process.start()
                 while not crash_point.reached.is_set() and not self.quiet:
                     await asyncio.sleep(1.0)

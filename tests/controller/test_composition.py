@@ -32,7 +32,6 @@ class BrokenClock(VirtualClock):
 async def resumed(world: World, ports: Ports) -> Controller:
     """Return a controller on these ports, before its first turn."""
     saved = await world.store.load(world.clock.now() - KEPT_FOR)
-    world.crash_point(None)
     controller = Controller(ports, world.settings(PACE), saved.installations)
     await controller.resume(saved)
     return controller

@@ -4,9 +4,9 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
+from autoscaler.simulator.world.processes import OWNER as OWNER
+from autoscaler.simulator.world.processes import Tasks as Tasks
 from autoscaler.simulator.world.virtual_time import EPOCH as EPOCH
-from autoscaler.simulator.world.virtual_time import OWNER as OWNER
-from autoscaler.simulator.world.virtual_time import Tasks as Tasks
 from autoscaler.simulator.world.virtual_time import VirtualClock as VirtualClock
 from autoscaler.simulator.world.virtual_time import run as run
 

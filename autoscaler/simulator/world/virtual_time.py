@@ -4,39 +4,17 @@ import asyncio
 import selectors
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.simulator.world.processes import OWNER, Process, outside
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 EPOCH: Instant = 1_800_000_000.0
-
-
-class Tasks:
-    """The tasks of one process, in the order in which they began. The order of a set would be random."""
-
-    def __init__(self) -> None:
-        self._tasks: list[asyncio.Task[Any]] = []
-        self._pruned_at = 64
-
-    def add(self, task: asyncio.Task[Any]) -> None:
-        """Add a task, and sometimes drop those that are done."""
-        self._tasks.append(task)
-        if len(self._tasks) >= self._pruned_at:
-            self._tasks = self.unfinished()
-            self._pruned_at = 2 * len(self._tasks) + 64
-
-    def unfinished(self) -> list[asyncio.Task[Any]]:
-        """Return the tasks that are not done, oldest first."""
-        return [task for task in self._tasks if not task.done()]
-
-
-OWNER: ContextVar[Tasks | None] = ContextVar("OWNER", default=None)
-"""The list for tasks started in this context: those of one process, which are killed with it."""
 
 
 OUTSIDE_EVERY = 100
@@ -101,6 +79,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._timers: list[tuple[float, _Call]] = []
         self._time = 0.0
         self._jumps = 0
+        self._paused = 0
         self.cancelled = 0
         super().__init__(self._outside)
         self.set_task_factory(_owned_task)
@@ -153,6 +132,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         heappush(self._timers, (when, call))
         return call
 
+    def pause(self, process: Process, lasts: Seconds) -> None:
+        """Hold back all calls of a process for so long, as SIGSTOP and a suspended host do."""
+        if process.held is None:
+            process.held = deque()
+            self._paused += 1
+            outside(lambda: self.call_later(lasts, self.resume, process))
+
+    def resume(self, process: Process) -> None:
+        """Make the calls of a process that were held back, before all others."""
+        held, process.held = process.held, None
+        if held is not None:
+            self._paused -= 1
+            self._soon.extendleft(reversed(held))
+
     def close(self) -> None:
         """Drop all calls, and close."""
         super().close()
@@ -177,7 +170,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             soon.append(call)
         for _ in range(len(soon)):
             call = soon.popleft()
-            if (function := call.function) is None:
+            if (function := call.function) is None or (self._paused and self._hold(call)):
                 continue
             try:
                 call.context.run(function, *call.args)
@@ -186,6 +179,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             except BaseException as error:  # noqa: BLE001 # as asyncio's loop does
                 message = f"Exception in callback {call}"
                 self.call_exception_handler({"message": message, "exception": error})
+
+    def _hold(self, call: _Call) -> bool:
+        """Hold a call back if its process is paused. Return whether it is."""
+        owner = call.context.get(OWNER)
+        if owner is None or owner.process.held is None:
+            return False
+        owner.process.held.append(call)
+        return True
 
     def _drop_cancelled(self) -> None:
         """Take cancelled timers from the heap: the next ones, or all once most are cancelled."""
@@ -226,11 +227,7 @@ def _owned_task(
 
 def unowned(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Start a task that belongs to the world and not to a controller process."""
-    token = OWNER.set(None)
-    try:
-        return asyncio.get_running_loop().create_task(work)
-    finally:
-        OWNER.reset(token)
+    return outside(lambda: asyncio.get_running_loop().create_task(work))
 
 
 class VirtualClock:

@@ -24,7 +24,6 @@ from autoscaler.model.machines.machine import REPORTED_FROM_ATTEMPT
 from autoscaler.simulator.world.cluster.control_plane import OF_CLUSTERS
 from autoscaler.simulator.world.cluster.pods import SimulatedCluster
 from autoscaler.simulator.world.controller.clock import BusyClock, HostClock
-from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.controller.ids import SequentialIds
 from autoscaler.simulator.world.controller.process import ControllerProcess, settings
 from autoscaler.simulator.world.controller.store import MemoryStore
@@ -44,6 +43,7 @@ from autoscaler.simulator.world.instances import STRANGER, Instance, MachineHost
 from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.jobs import Registration
 from autoscaler.simulator.world.operator import Operator
+from autoscaler.simulator.world.processes import Process
 from autoscaler.simulator.world.schedule import Fault, FaultKind, Schedule
 from autoscaler.simulator.world.setting import Setting
 from autoscaler.simulator.world.virtual_time import EPOCH
@@ -211,16 +211,10 @@ class SimulatedWorld:
         """Return whether the controller's clock jumped in the last minute, and after the machine's launch."""
         return machine.launched_at <= self._clock_jumped_at >= _now() - 60.0
 
-    def _make(self, crash_point: CrashPoint) -> ControllerProcess:
-        self.store.reopen(crash_point)
-        self.github.crash_point = self.lists.crash_point = self.reruns.crash_point = crash_point
-        for name, provider in self.providers.items():
-            provider.crash_point = self.notices[name].crash_point = crash_point
-        for cluster in self.clusters.values():
-            cluster.crash_point = crash_point
+    def _make(self, process: Process) -> ControllerProcess:
         host = HostClock(self.fault_schedule)
         watched = replace(self.settings, process_tasks=(host.stop_if_set_back,))
-        return ControllerProcess(self.ports(host), watched, crash_point)
+        return ControllerProcess(self.ports(host), watched, process)
 
     @property
     def settings(self) -> Settings:

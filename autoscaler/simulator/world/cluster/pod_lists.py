@@ -9,6 +9,7 @@ from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.simulator.world.cluster.nodes import ENDED
 from autoscaler.simulator.world.cluster.pods import Pod, SimulatedCluster
 from autoscaler.simulator.world.cluster.registry import Object
+from autoscaler.simulator.world.processes import Process, calling
 
 STORED_WITHIN: Seconds = 10.0
 """Seconds after a complete list within which a process stores the events of the list, even in a slow store."""
@@ -32,7 +33,6 @@ class PodLists:
 
     def __init__(self, cluster: SimulatedCluster, clock: Clock, pending_timeout: Seconds) -> None:
         self._cluster = cluster
-        self._crash_point = cluster.crash_point
         self._clock = clock
         self._timeout = pending_timeout
         self._before = {instance for instance, _ in cluster.existing}
@@ -55,7 +55,7 @@ class PodLists:
         for one in waiting:
             self._seen.setdefault(one, self._clock.now())
         asyncio.get_running_loop().call_later(
-            STORED_WITHIN, self._check, listing.ended & existing, overdue
+            STORED_WITHIN, self._check, listing.ended & existing, overdue, calling()
         )
 
     def _waiting(self) -> frozenset[Pod]:
@@ -69,8 +69,8 @@ class PodLists:
             if one not in self._before and _is_unschedulable(pod)
         )
 
-    def _check(self, ended: Iterable[Pod], overdue: Iterable[Pod]) -> None:
-        if self._crash_point.reached.is_set():
+    def _check(self, ended: Iterable[Pod], overdue: Iterable[Pod], process: Process | None) -> None:
+        if process is not None and process.crash_point.reached.is_set():
             return
         for one in sorted(ended, key=lambda pod: pod.id):
             self._cluster.invariants.shown_as_ended(one)

@@ -23,7 +23,6 @@ from autoscaler.simulator.world.cluster.registry import Object, Registry
 from autoscaler.simulator.world.cluster.scheduler import Scheduler
 from autoscaler.simulator.world.cluster.statuses import End
 from autoscaler.simulator.world.cluster.tokens import token_of
-from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import (
     OUT_OF_MEMORY,
@@ -32,6 +31,7 @@ from autoscaler.simulator.world.instances import (
     Instance,
 )
 from autoscaler.simulator.world.invariants import Invariants
+from autoscaler.simulator.world.processes import Process, calling
 from autoscaler.simulator.world.schedule import Fault
 
 NOTICED_AFTER = 2.0
@@ -98,7 +98,6 @@ class SimulatedCluster:
         now: Callable[[], Instant],
     ) -> None:
         self.name = name
-        self.crash_point = CrashPoint()
         self.instances: dict[ProviderMachineId, Pod] = {}
         self.running: dict[ProviderMachineId, Instance] = {}
         self.noticed: set[ProviderMachineId] = set()
@@ -164,13 +163,13 @@ class SimulatedCluster:
             if instance is not None and instance.installation != STRANGER:
                 yield instance, pod
 
-    def shown(self, pods: Iterable[Object], crash_point: CrashPoint) -> None:
-        """Note that a process with this crash point got these pods from the API server."""
+    def shown(self, pods: Iterable[Object]) -> None:
+        """Note that the calling process got these pods from the API server."""
         for pod in pods if self._disrupted else ():
             instance = self._disrupted.get(pod.get("metadata", {}).get("uid", ""))
             if instance is not None and is_disrupted(pod):
                 asyncio.get_running_loop().call_later(
-                    NOTICED_AFTER, self._noticed, instance.id, crash_point
+                    NOTICED_AFTER, self._noticed, instance.id, calling()
                 )
 
     def shut_down(
@@ -251,8 +250,8 @@ class SimulatedCluster:
         instance = self._by_uid.get(pod["metadata"]["uid"])
         return instance.console if instance is not None else ""
 
-    def _noticed(self, machine: ProviderMachineId, crash_point: CrashPoint) -> None:
-        if not crash_point.reached.is_set():
+    def _noticed(self, machine: ProviderMachineId, process: Process | None) -> None:
+        if process is None or not process.crash_point.reached.is_set():
             self.noticed.add(machine)
 
 

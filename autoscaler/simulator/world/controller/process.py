@@ -17,8 +17,7 @@ from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import Installations, ProviderName
-from autoscaler.simulator.world.controller.crash_point import CrashPoint
-from autoscaler.simulator.world.virtual_time import OWNER, Tasks
+from autoscaler.simulator.world.processes import OWNER, Process, Tasks
 
 T = TypeVar("T")
 
@@ -48,18 +47,15 @@ def settings(catalogue: Catalogue, parse: Parse, pace: Pace) -> Settings:
 
 
 class ControllerProcess:
-    """One process, from its start to its end by a failure, SIGTERM or SIGKILL.
+    """One process, from its start to its end by a failure, SIGTERM or SIGKILL."""
 
-    The caller passes `crash_point` to every port, too.
-    """
-
-    def __init__(self, ports: Ports, settings: Settings, crash_point: CrashPoint) -> None:
-        self.crash_point = crash_point
+    def __init__(self, ports: Ports, settings: Settings, process: Process) -> None:
+        self.crash_point = process.crash_point
         self.running: asyncio.Task[None] | None = None
         self.controller: Controller | None = None
         self._ports = ports
         self._settings = settings
-        self._tasks = Tasks()
+        self._tasks = Tasks(process)
 
     @property
     def crashes(self) -> list[BaseException]:

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from autoscaler.controller.ports.store import (
     Cooldown,
@@ -34,7 +34,7 @@ from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines.machine import Machine
 from autoscaler.model.prices_and_quotas import Reading, ReadingKind
-from autoscaler.simulator.world.controller.crash_point import CrashPoint
+from autoscaler.simulator.world.processes import Process, calling, count_call, outside
 
 INSTALLATION = InstallationId("0badcafe")
 
@@ -67,6 +67,14 @@ class Backup:
     )
 
 
+class _Write(NamedTuple):
+    """A write of a process that is not durable yet."""
+
+    write: Callable[[], Any]
+    done: asyncio.Future[Any]
+    process: Process | None
+
+
 class MemoryStore:
     """A store in memory. Each write is done `latency` seconds later, in the order of the calls.
 
@@ -74,7 +82,6 @@ class MemoryStore:
     """
 
     def __init__(self, latency: Seconds = 0.002) -> None:
-        self.crash_point = CrashPoint()
         self.latency = latency
         self.failure: StoreError | None = None
         self.records: dict[tuple[str, str], Record] = {}
@@ -89,16 +96,15 @@ class MemoryStore:
         self.used: list[Usage] = []
         self.forgotten: list[Instant] = []
         self.readings: dict[tuple[ProviderName, ReadingKind], tuple[Reading, ...]] = {}
-        self._group: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
+        self._group: list[_Write] = []
+
+    async def keep_agent(self, agent: bytes) -> tuple[bytes, ...]:  # noqa: ARG002 - machines here have none
+        """See `SharedStore.keep_agent`."""
+        return ()
 
     def leads_for(self) -> Seconds:
         """See `Store.leads_for`."""
         return math.inf
-
-    def reopen(self, crash_point: CrashPoint) -> None:
-        """Discard writes that are not durable yet, as when a new process opens the store."""
-        self.crash_point = crash_point
-        self._group = []
 
     def snapshot(self) -> "Backup":
         """Return a backup of everything durable."""
@@ -138,7 +144,7 @@ class MemoryStore:
 
     async def load(self, horizon: Instant) -> SavedState:
         """Return what is durable."""
-        await self.crash_point.count_call()
+        await count_call()
         machines = [m for m in self.of_kind(Machine) if m.occupies or m.prunable_from > horizon]
         kept, their_calls = {m.id for m in machines}, {m.launch_request for m in machines}
         runners = [
@@ -209,7 +215,7 @@ class MemoryStore:
 
     async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         """Store a heartbeat at once, because nothing waits for it."""
-        await self.crash_point.count_call()
+        await count_call()
         if self.failure is not None:
             raise self.failure
         self.heartbeat = at
@@ -218,7 +224,7 @@ class MemoryStore:
 
     async def find_job(self, job: JobId) -> Job | None:
         """Return a job's durable record, or None."""
-        await self.crash_point.count_call()
+        await count_call()
         found = self.records.get(("job", str(job)))
         return copied(found) if isinstance(found, Job) else None
 
@@ -231,7 +237,7 @@ class MemoryStore:
 
     async def usage(self, since: int) -> tuple[Usage, ...]:
         """Return every use since this day, not summed."""
-        await self.crash_point.count_call()
+        await count_call()
         return tuple(one for one in self.used if one.day >= since)
 
     async def prune(
@@ -247,7 +253,7 @@ class MemoryStore:
 
     async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
         """Return the last readings."""
-        await self.crash_point.count_call()
+        await count_call()
         return self.readings.get((provider, kind), ())
 
     async def save_readings(
@@ -260,24 +266,21 @@ class MemoryStore:
         """Do nothing: nothing is open."""
 
     async def _durably(self, write: Callable[[], T]) -> T:
-        await self.crash_point.count_call()
+        await count_call()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         if not self._group:
-            loop.call_later(self.latency, self._write, self._group, self.crash_point)
-        self._group.append((write, done))
+            outside(lambda: loop.call_later(self.latency, self._write))
+        self._group.append(_Write(write, done, calling()))
         result = await done
-        await self.crash_point.count_call()
+        await count_call()
         return result
 
-    def _write(
-        self, group: list[tuple[Callable[[], Any], asyncio.Future[Any]]], crash_point: CrashPoint
-    ) -> None:
-        if self._group is group:
-            self._group = []
-        if crash_point.reached.is_set():
-            return
-        for write, done in group:
+    def _write(self) -> None:
+        group, self._group = self._group, []
+        for write, done, process in group:
+            if process is not None and process.crash_point.reached.is_set():
+                continue  # rolled back
             # A cancelled caller does not roll its transaction back.
             if self.failure is not None:
                 if not done.done():

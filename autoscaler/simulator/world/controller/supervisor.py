@@ -6,10 +6,10 @@ from collections.abc import Callable
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.controller.system import ClockSetBackError
 from autoscaler.model.identifiers import InstallationId, Installations, Seconds
-from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.controller.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.controller.store import Backup, MemoryStore
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
+from autoscaler.simulator.world.processes import Process
 from autoscaler.simulator.world.schedule import Fault
 
 DOWN: Seconds = 5.0
@@ -20,14 +20,14 @@ MENDING: Seconds = 30.0
 
 
 class Supervisor:
-    """`make` creates a process on the world's ports, with the given crash point in each of them.
+    """`make` creates a controller on the world's ports, in the given process.
 
     `rewound` is called after the store was replaced with a backup or an empty one.
     """
 
     def __init__(
         self,
-        make: Callable[[CrashPoint], ControllerProcess],
+        make: Callable[[Process], ControllerProcess],
         store: MemoryStore,
         fault_schedule: FaultSchedule,
         failed: Callable[[str], None],
@@ -95,11 +95,10 @@ class Supervisor:
             self._restoring = None
             self.rewound_at = self._fault_schedule.time
             self._rewound()
-        crash_point = CrashPoint()
-        process = self.process = self._make(crash_point)
+        process = self.process = self._make(Process())
         process.start()
         assert process.running is not None
-        gone = asyncio.ensure_future(crash_point.reached.wait())
+        gone = asyncio.ensure_future(process.crash_point.reached.wait())
         try:
             await asyncio.wait({process.running, gone}, return_when=asyncio.FIRST_COMPLETED)
         finally:

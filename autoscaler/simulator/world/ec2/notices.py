@@ -9,9 +9,9 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
 from autoscaler.model.machines.interruptions import NoticeKind
-from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.ec2.provider import SimulatedProvider
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
+from autoscaler.simulator.world.processes import count_call
 from autoscaler.simulator.world.schedule import FaultKind
 
 AT_MOST = 10
@@ -38,7 +38,6 @@ class SimulatedNotices:
     def __init__(
         self, provider: SimulatedProvider, fault_schedule: FaultSchedule, now: Callable[[], Instant]
     ) -> None:
-        self.crash_point = CrashPoint()
         self._provider = provider
         self._fault_schedule = fault_schedule
         self._now = now
@@ -65,7 +64,7 @@ class SimulatedNotices:
     async def receive(self, wait: Seconds) -> tuple[Message, ...]:
         """Return up to ten visible messages, or none after the wait."""
         await self._request()
-        crash_point, until = self.crash_point, self._now() + wait
+        until = self._now() + wait
         while not (shown := self._shown()) and self._now() < until:
             self._came.clear()
             try:
@@ -75,7 +74,7 @@ class SimulatedNotices:
                 break
         for waiting in shown:
             waiting.shown_from = self._now() + HIDDEN_FOR
-        await crash_point.count_call()
+        await count_call()
         return tuple(waiting.message for waiting in shown)
 
     async def settle(self, receipts: Sequence[str]) -> None:
@@ -87,7 +86,7 @@ class SimulatedNotices:
             if notice is not None and notice.kind is not NoticeKind.STATE_CHANGE:
                 for machine in notice.machines:
                     self.processed_at.setdefault(machine, self._now())
-        await self.crash_point.count_call()
+        await count_call()
 
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """Return how the provider shows these machines."""
@@ -95,7 +94,7 @@ class SimulatedNotices:
         return self._provider.show(machines)
 
     async def _request(self) -> None:
-        await self.crash_point.count_call()
+        await count_call()
         if self._fault_schedule.hit(FaultKind.QUEUE_FAILS):
             raise OutcomeUnknownError("the connection broke")
 

@@ -30,10 +30,10 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import IMAGE, Instance
 from autoscaler.simulator.world.invariants import Invariants
+from autoscaler.simulator.world.processes import count_call
 from autoscaler.simulator.world.schedule import FaultKind
 
 PAGE = 20
@@ -44,7 +44,7 @@ SHOWN_AFTER_END: Seconds = 3600.0
 
 
 class SimulatedProvider:
-    """Implements the Provider port for one process after another. `crash_point` is that of the current one.
+    """Implements the Provider port for all processes of a world.
 
     `catalogue` has its offerings and rates. `quota` is how many units of each quota the account has.
     `on_launch` and `on_end` are called for each machine that begins and ends, whatever the cause. The world
@@ -63,7 +63,6 @@ class SimulatedProvider:
         self.name = name
         self.notices: NoticeQueue | None = None
         self._catalogue = catalogue
-        self.crash_point = CrashPoint()
         self.latency = LATENCY
         self.instances: dict[ProviderMachineId, Instance] = {}
         self.running: dict[ProviderMachineId, Instance] = {}
@@ -95,7 +94,7 @@ class SimulatedProvider:
 
     async def open(self) -> None:
         """Do nothing: there is nothing to read."""
-        await self.crash_point.count_call()
+        await count_call()
 
     def adopt(self, installation: InstallationId) -> None:
         """Tag new machines with this ID."""
@@ -103,7 +102,7 @@ class SimulatedProvider:
 
     async def prepare(self, order: LaunchOrder) -> str:
         """Return the request with the image that the SKU's image name means."""
-        await self.crash_point.count_call()
+        await count_call()
         await asyncio.sleep(self.latency)
         return json.dumps(
             {
@@ -120,8 +119,8 @@ class SimulatedProvider:
 
     async def launch(self, request: str) -> LaunchAnswer:
         """Launch as many machines as possible. A repeated token launches no more."""
-        crash_point, hit = self.crash_point, self._fault_schedule.hit
-        await crash_point.count_call()
+        hit = self._fault_schedule.hit
+        await count_call()
         order = json.loads(request)
         known = self._answers.get(order["token"])
         self._invariants.launching(request, order, 0 if known is not None else order["count"])
@@ -135,7 +134,7 @@ class SimulatedProvider:
         self._answers[order["token"]] = answer
         slow = hit(FaultKind.LAUNCH_SLOW)
         await asyncio.sleep(self.latency if slow is None else float(slow.target))
-        await crash_point.count_call()
+        await count_call()
         if hit(FaultKind.LAUNCH_SWALLOWED):
             raise OutcomeUnknownError("the connection broke")
         return answer
@@ -144,8 +143,8 @@ class SimulatedProvider:
         self, machines: Sequence[ProviderMachineId]
     ) -> dict[ProviderMachineId, str]:
         """Terminate machines. Unknown IDs are no error."""
-        crash_point, hit = self.crash_point, self._fault_schedule.hit
-        await crash_point.count_call()
+        hit = self._fault_schedule.hit
+        await count_call()
         if hit(FaultKind.END_REFUSED):
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
         for machine in machines:
@@ -160,15 +159,14 @@ class SimulatedProvider:
                 if instance.ignores_until <= self._now() and instance.stopping_at is None:
                     self.shut_down(instance, "User initiated")
         await asyncio.sleep(self.latency)
-        await crash_point.count_call()
+        await count_call()
         if hit(FaultKind.END_SWALLOWED):
             raise OutcomeUnknownError("the connection broke")
         return {}
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """Yield pages of machines, which may be out of date."""
-        crash_point = self.crash_point
-        await crash_point.count_call()
+        await count_call()
         eventual = self._fault_schedule.hit(FaultKind.EVENTUAL)
         then = self._now() - (eventual.target if eventual is not None else 0.0)
         shown = [
@@ -191,7 +189,7 @@ class SimulatedProvider:
                 yield ()
         if breaks is not None:
             raise OutcomeUnknownError("the connection broke")
-        await crash_point.count_call()
+        await count_call()
         self.listed_as_of = then
 
     def show(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
@@ -201,31 +199,30 @@ class SimulatedProvider:
 
     async def quotas(self) -> Mapping[str, int]:
         """Return the quotas of the account."""
-        await self.crash_point.count_call()
+        await count_call()
         await asyncio.sleep(self.latency)
         return dict(self._quota)
 
     async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete nothing: launches leave nothing behind."""
         del requests
-        await self.crash_point.count_call()
+        await count_call()
         return ()
 
     async def image(self, sku: SkuName) -> str:
         """Return the only image."""
         del sku
-        await self.crash_point.count_call()
+        await count_call()
         await asyncio.sleep(self.latency)
         return IMAGE
 
     async def console(self, machine: ProviderMachineId) -> str:
         """Return the console output so far. Empty for a machine that does not exist."""
-        crash_point = self.crash_point
-        await crash_point.count_call()
+        await count_call()
         await asyncio.sleep(self.latency)
         if self._fault_schedule.hit(FaultKind.THROTTLED):
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
-        await crash_point.count_call()
+        await count_call()
         instance = self.instances.get(machine)
         return instance.console if instance is not None else ""
 

@@ -10,9 +10,9 @@ from autoscaler.model.cooldowns import RateLimit
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs.job import JobState
-from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.github.actions import Actions
+from autoscaler.simulator.world.processes import count_call
 from autoscaler.simulator.world.schedule import REPOSITORY, FaultKind
 from autoscaler.simulator.world.virtual_time import EPOCH
 
@@ -44,7 +44,6 @@ class SimulatedLists:
         now: Callable[[], Instant],
         per_second: float,
     ) -> None:
-        self.crash_point = CrashPoint()
         self.shown: set[JobId] = set()
         self._actions = actions
         self._fault_schedule = fault_schedule
@@ -155,13 +154,13 @@ class SimulatedLists:
         ]
 
     async def _answer(self, read: Callable[[], Sequence[T]]) -> Listing[T]:
-        crash_point, fault_schedule = self.crash_point, self._fault_schedule
-        await crash_point.count_call()
+        fault_schedule = self._fault_schedule
+        await count_call()
         await asyncio.sleep(LATENCY)
         if fault_schedule.hit(FaultKind.SECONDARY_LIMIT):
             raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT, RateLimit.SECONDARY)
         if fault_schedule.hit(FaultKind.GITHUB_5XX):
             raise RetryLaterError("502 Bad Gateway", 1.0)
         items = read()
-        await crash_point.count_call()
+        await count_call()
         return Listing(items, 1)

@@ -20,11 +20,11 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs.job import RunOrigin
 from autoscaler.model.jobs.runner_group_excess import RunnerGroup
-from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.github.actions import Actions
 from autoscaler.simulator.world.github.webhooks import Webhooks
 from autoscaler.simulator.world.jobs import Registration
+from autoscaler.simulator.world.processes import count_call
 from autoscaler.simulator.world.schedule import FaultKind
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ OPEN_GROUP = RunnerGroup("all", allows_public_repositories=False, restricted_to_
 
 
 class SimulatedGitHub:
-    """Implements the GitHub port. `crash_point` is that of the running controller process.
+    """Implements the GitHub port.
 
     `registering` is called with the name of each runner that a request registers. `deleted` are the runners
     that requests deleted, in order. An organization has the runner groups `groups`, by name.
@@ -52,7 +52,6 @@ class SimulatedGitHub:
         registering: Callable[[RunnerName], None],
         now: Callable[[], Instant],
     ) -> None:
-        self.crash_point = CrashPoint()
         self.deleted: list[RunnerName] = []
         self.groups: dict[str, RunnerGroup] = {DEFAULT_GROUP: OPEN_GROUP}
         self._actions = actions
@@ -178,8 +177,8 @@ class SimulatedGitHub:
     async def _answer(self, method: str, carry_out: Callable[[], T], lost: GitHubError) -> T:
         """Answer a request. Raises `lost` if it is lost, or its answer. Subclasses use `method`."""
         del method
-        crash_point, fault_schedule = self.crash_point, self._fault_schedule
-        await crash_point.count_call()
+        fault_schedule = self._fault_schedule
+        await count_call()
         await asyncio.sleep(self.latency / 2)
         if fault_schedule.hit(FaultKind.SECONDARY_LIMIT):
             raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT, RateLimit.SECONDARY)
@@ -187,7 +186,7 @@ class SimulatedGitHub:
             raise lost
         answer = carry_out()
         await asyncio.sleep(self.latency / 2)
-        await crash_point.count_call()
+        await count_call()
         if fault_schedule.hit(FaultKind.GITHUB_SWALLOWED):
             raise lost
         return answer

@@ -12,10 +12,10 @@ from autoscaler.controller.ports.github import (
 from autoscaler.model.identifiers import JobId, Seconds
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.interruptions import RerunOutcome
-from autoscaler.simulator.world.controller.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.github.actions import Actions
 from autoscaler.simulator.world.invariants import Invariants
+from autoscaler.simulator.world.processes import count_call
 from autoscaler.simulator.world.schedule import FaultKind
 
 LATENCY: Seconds = 0.4
@@ -27,7 +27,6 @@ class SimulatedReruns:
     def __init__(
         self, actions: Actions, fault_schedule: FaultSchedule, invariants: Invariants
     ) -> None:
-        self.crash_point = CrashPoint()
         self._actions = actions
         self._fault_schedule = fault_schedule
         self._invariants = invariants
@@ -36,15 +35,15 @@ class SimulatedReruns:
         self, repository: str, run_id: int, run_attempt: int, jobs: Sequence[JobId]
     ) -> RerunAnswer:
         """Re-run a run whose last attempt is `run_attempt`."""
-        crash_point, fault_schedule = self.crash_point, self._fault_schedule
-        await crash_point.count_call()
+        fault_schedule = self._fault_schedule
+        await count_call()
         await asyncio.sleep(LATENCY)
         if fault_schedule.hit(FaultKind.GITHUB_5XX):
             raise RetryLaterError("502 Bad Gateway", 1.0)
         if fault_schedule.hit(FaultKind.RERUN_REFUSED):
             raise OperatorError("403 Resource not accessible by integration")
         answer = self._carry_out(repository, run_id, run_attempt, tuple(jobs))
-        await crash_point.count_call()
+        await count_call()
         if fault_schedule.hit(FaultKind.GITHUB_SWALLOWED):
             raise RerunUnknownError("502 Bad Gateway", 1.0, tuple(jobs))
         return answer
