@@ -1,7 +1,7 @@
 """The alerts of a fleet with several replicas on one PostgreSQL database.
 
-A fleet's replicas are one `job` of Prometheus. The metrics of jobs and machines exist at the leader alone, so the
-rules of the other alerts add up, or take the maximum, over all replicas.
+A fleet's replicas are one `job` of Prometheus. The metrics of jobs and machines exist at the leader alone, so
+the rules of the other alerts add up, or take the maximum, over all replicas.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ WITHOUT_LEADER: Seconds = MINUTE
 """Four times the length of a lease, after which another replica leads."""
 
 MOST_CHANGES = 3
-"""Changes of the leader in an hour that are no fault, such as those of one rolling upgrade of three replicas."""
+"""Changes of the leader in an hour that are no fault, such as those of a rolling upgrade of three replicas."""
 
 
 def replica_alerts(scale: float) -> Iterator[Alert]:
