@@ -15,6 +15,7 @@ import pytest
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from autoscaler.app.following import ReplicaOptions
 from autoscaler.cli import commands
 from autoscaler.config import load
 from autoscaler.providers.registry import provider_kinds
@@ -89,14 +90,17 @@ def test_serve_passes_its_options_on(
     assert served.options == {
         "log_format": "json",
         "log_level": "info",
+        "replica": ReplicaOptions(),
     }
     options = ["--log-format", "console", "--log-level", "debug"]
+    options += ["--replica-url", "https://10.0.0.7:8443", "--intake-only"]
     served.status = 3
     result = run("serve", "--config", example, *options)
     assert result.exit_code == 3
     assert served.options == {
         "log_format": "console",
         "log_level": "debug",
+        "replica": ReplicaOptions("https://10.0.0.7:8443", intake_only=True),
     }
 
 

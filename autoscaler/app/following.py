@@ -3,15 +3,18 @@
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final
+from urllib.parse import urlsplit
 
 import structlog
 
 from autoscaler import config
 from autoscaler.app.endpoints import webhook_endpoint
+from autoscaler.app.process import file_limit
 from autoscaler.app.translation import server_settings
 from autoscaler.controller.ports.replicas import Lease, Replica, SharedStore, StoreUnavailableError
 from autoscaler.controller.ports.store import Delivery, StoreError
@@ -24,6 +27,7 @@ from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.listening.listener import KeptSockets
 from autoscaler.server.listening.serving import Endpoint, Serving
+from autoscaler.server.replicas.forwarding import ForwardEndpoint
 from autoscaler.store.opening import open_shared_store
 
 _OPEN_AGAIN_AFTER: Final[Seconds] = 1.0
@@ -72,8 +76,17 @@ class Following:
         )
         webhook = webhook_endpoint(configuration, self._accept, clock, self._telemetry)
         tokens = [one.get_secret_value() for one in config.read_metrics_tokens(configuration)]
-        others: list[Endpoint] = [HealthEndpoint(list, self._unready, self._metrics, tokens)]
-        self._serving = Serving(server_settings(configuration), webhook, others, kept)
+        allowed = server_settings(configuration).within(file_limit(), forwards=True)
+        others: list[Endpoint] = [
+            HealthEndpoint(list, self._unready, self._metrics, tokens),
+            ForwardEndpoint(
+                lambda: self._lease,
+                _trust(configuration),
+                urlsplit(str(settings.server.public_url)).hostname,
+                allowed.max_connections,
+            ),
+        ]
+        self._serving = Serving(allowed, webhook, others, kept)
 
     async def until_leading(self) -> tuple[SharedStore, Lease]:
         """Serve until this replica leads. Return the open store and the lease.
@@ -81,6 +94,7 @@ class Following:
         Raises: StoreError if the store cannot be used, ListenError.
         """
         async with self._serving as serving:
+            serving.keep_listening()
             store = await self._open()
             _log.info(
                 "following", fleet=self._configuration.settings.fleet, on=str(serving.address)
@@ -96,7 +110,6 @@ class Following:
             except BaseException:
                 await store.close()
                 raise
-            serving.keep_listening()
         return store, lease
 
     async def _open(self) -> SharedStore:
@@ -125,12 +138,25 @@ class Following:
         scheme = "http" if self._configuration.settings.server.tls is None else "https"
         return Replica(name, f"{scheme}://{shown}:{address.port}")
 
+    @property
+    def _lease(self) -> Lease | None:
+        return None if self._follower is None else self._follower.lease
+
     def _unready(self) -> list[str]:
-        if self._follower is None or self._follower.lease is None:
+        if self._lease is None:
             return ["the store's server does not answer"]
         return []
 
     def _metrics(self) -> tuple[Iterable[bytes], str]:
-        lease = None if self._follower is None else self._follower.lease
-        self._telemetry.replica(leads=False, epoch=0 if lease is None else lease.epoch)
+        epoch = 0 if self._lease is None else self._lease.epoch
+        self._telemetry.replica(leads=False, epoch=epoch)
         return self._telemetry.render(), self._telemetry.content_type
+
+
+def _trust(configuration: config.Configuration) -> ssl.SSLContext | None:
+    """Return what a replica checks the leader's certificate with, or None without TLS."""
+    tls = configuration.settings.server.tls
+    if tls is None:
+        return None
+    file = None if tls.ca_file is None else configuration.file(tls.ca_file)
+    return ssl.create_default_context(cafile=file)

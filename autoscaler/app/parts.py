@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
@@ -51,7 +52,7 @@ HUNG_AFTER: Seconds = 60.0
 FINISH_WITHIN: Seconds = 30.0
 """How long requests in flight may take after SIGTERM (real time)."""
 
-HAND_OVER_WITHIN: Seconds = 1.0
+RELEASE_WITHIN: Seconds = 1.0
 """The same if the store is shared: the next leader repeats the requests whose outcome it does not know."""
 
 _log = structlog.get_logger(__name__)
@@ -61,6 +62,20 @@ class UnusableProviderError(Exception):
     """A provider cannot be created from its configuration."""
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open store, and what it gave.
+
+    If several replicas share it, `led` is the store again with the lease of this process, and `earlier_agents`
+    are the agents of other versions.
+    """
+
+    store: Store
+    saved: SavedState
+    led: tuple[SharedStore, Lease] | None = None
+    earlier_agents: tuple[bytes, ...] = ()
+
+
 class Parts:
     """The controller on its real ports, and the servers in front of it."""
 
@@ -68,19 +83,17 @@ class Parts:
         self,
         configuration: config.Configuration,
         clock: SystemClock,
-        store: Store,
-        led: tuple[SharedStore, Lease] | None,
-        saved: SavedState,
+        opened: Opened,
         factories: Mapping[ProviderName, ProviderFactory],
         registered: tuple[str, ...],
         traces: TraceTelemetry | None,
         kept: KeptSockets,
     ) -> None:
-        """`registered` are the lines of the registry of providers. `led` is the store again with the
-        lease of this process, if several replicas share the store.
+        """`registered` are the lines of the registry of providers.
 
         `kept` has the listening sockets, if the controller starts again within its process.
         """
+        saved, led = opened.saved, opened.led
         kinds = provider_kinds(registered)
         self.in_use = InUse(configuration, health_check_parameters(configuration, kinds))
         self._led = led
@@ -106,12 +119,17 @@ class Parts:
             self._telemetry,
             token_clock=self._pacing,
             wall=self._pacing.wall,
+            leads=opened.store.leads_for,
         )
-        context = ProviderContext(saved.installations, agent_sha256, self._telemetry, clock)
+        context = ProviderContext(
+            saved.installations, agent_sha256, self._telemetry, clock, opened.store.leads_for
+        )
         self.providers = {
             name: _made(name, factory, context) for name, factory in factories.items()
         }
-        self.controller = Controller(self._ports(store), self._settings(), saved.installations)
+        self.controller = Controller(
+            self._ports(opened.store), self._settings(), saved.installations
+        )
         self.reloading = Reloading(
             self.in_use,
             self.providers,
@@ -121,7 +139,7 @@ class Parts:
             self.controller.reconciler,
             registered,
         )
-        self.serving = self._make_serving(agent, kept)
+        self.serving = self._make_serving(agent, kept, opened.earlier_agents)
 
     def _ports(self, store: Store) -> Ports:
         return Ports(
@@ -193,16 +211,16 @@ class Parts:
             self.serving.keep_listening()
         await self.serving.stop()
         try:
-            await self.controller.reconciler.drain(HAND_OVER_WITHIN if self._led else FINISH_WITHIN)
+            await self.controller.reconciler.drain(RELEASE_WITHIN if self._led else FINISH_WITHIN)
         except StoreError:
             if not self._leadership_ended:
                 raise
 
-    def _make_serving(self, agent: bytes, kept: KeptSockets) -> Serving:
+    def _make_serving(self, agent: bytes, kept: KeptSockets, earlier: tuple[bytes, ...]) -> Serving:
         webhook = webhook_endpoint(
             self.in_use.configuration, self.controller.intake.accept, self._clock, self._telemetry
         )
-        earlier = keep_agent_beside(self.in_use.configuration.sqlite_file(), agent)
+        earlier += keep_agent_beside(self.in_use.configuration.sqlite_file(), agent)
         tokens = [
             one.get_secret_value() for one in config.read_metrics_tokens(self.in_use.configuration)
         ]
@@ -230,7 +248,10 @@ class Parts:
         if allowed != settings:
             most = allowed.max_connections
             _log.warning("connections_limited", files=file_limit(), connections=most)
-        return Serving(allowed, webhook, others, kept)
+        return Serving(allowed, webhook, others, kept, self._lease_secret)
+
+    def _lease_secret(self) -> str | None:
+        return self._led[1].secret if self._led else None
 
     def _unhealthy(self) -> list[str]:
         turned_at = self.controller.reconciler.turned_at

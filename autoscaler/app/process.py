@@ -5,8 +5,10 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 import structlog
 
@@ -23,6 +25,8 @@ from autoscaler.model.operators import OperatorName
 from autoscaler.server.machines.agents import keep_agent
 
 SIZES_EVERY: Seconds = 15.0
+
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -93,7 +97,7 @@ def _disk(folder: Path) -> tuple[int, int] | None:
 class Signals:
     """Passes signals on to the controller that runs: SIGTERM and SIGINT stop it, SIGHUP reloads fleet.yaml.
 
-    Until one runs, it remembers SIGHUP.
+    A replica that follows begins again with the changed file. While neither runs, SIGHUP is remembered.
     """
 
     def __init__(self, process: asyncio.Task[None]) -> None:
@@ -102,6 +106,7 @@ class Signals:
         self.stopped = False
         """Whether SIGTERM or SIGINT has come."""
         self._reload_wanted = False
+        self._following: asyncio.Task[Any] | None = None
         self._running: tuple[Reconciler, Reloading] | None = None
         self._reloads: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
@@ -122,6 +127,20 @@ class Signals:
         """Stop and reload nothing until a controller runs."""
         self._running = None
 
+    async def unless_reloaded(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Do the work of a replica that follows. Return None if SIGHUP came, which ends it."""
+        self._following = following = asyncio.get_running_loop().create_task(work)
+        try:
+            if self._reload_wanted:
+                self._note_reload()
+            return await following
+        except asyncio.CancelledError:
+            if self._process.cancelling():
+                raise
+            return None
+        finally:
+            self._following = None
+
     def _note_stop(self) -> None:
         self.stopped = True
         if self._running is not None:
@@ -130,6 +149,10 @@ class Signals:
             self._process.cancel()
 
     def _note_reload(self) -> None:
+        if self._following is not None:
+            self._reload_wanted = False
+            self._following.cancel()
+            return
         if self._running is None or self._running[0].stopping:
             self._reload_wanted = True
             return

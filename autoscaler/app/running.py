@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from autoscaler import config
+from autoscaler.app.agent_file import build_agent
 from autoscaler.app.changes import Change, log_refusal, log_warnings
 from autoscaler.app.event_loop import new_event_loop
 from autoscaler.app.following import Following, ReplicaOptions
-from autoscaler.app.parts import Parts, UnusableProviderError
+from autoscaler.app.parts import Opened, Parts, UnusableProviderError
 from autoscaler.app.preflight import load_for_service
 from autoscaler.app.process import Signals, raise_file_limit
 from autoscaler.app.translation import provider_factories
-from autoscaler.controller.ports.store import Store, StoreError
+from autoscaler.controller.ports.replicas import Lease, SharedStore
+from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.reconciler import failure_of
 from autoscaler.controller.system import SystemClock
 from autoscaler.ledger.ledger import KEPT_FOR
@@ -111,7 +113,7 @@ class _Process:
         while True:
             async with AsyncExitStack() as stack:
                 try:
-                    parts = await self._start(stack, configuration)
+                    parts = await self._start(stack, configuration, signals)
                 except Exception as error:  # any: the earlier configuration could be started with
                     if change is not None:
                         _log_failed_start(change, error)
@@ -135,7 +137,9 @@ class _Process:
             change, earlier = parts.reloading.decide(), parts.in_use.configuration
             configuration = earlier if change is None else change.configuration
 
-    async def _start(self, stack: AsyncExitStack, configuration: config.Configuration) -> Parts:
+    async def _start(
+        self, stack: AsyncExitStack, configuration: config.Configuration, signals: Signals
+    ) -> Parts:
         """Create all parts, resume and serve. `stack` then stops them.
 
         Raises one of CANNOT_START, or ConfigurationError if a file that the configuration names is unusable
@@ -143,29 +147,26 @@ class _Process:
         """
         self._leads, led = False, None
         if is_shared(configuration.store_url()):
-            following = Following(configuration, self._clock, self._kept, self._replica)
-            led = await following.until_leading()
+            while led is None:
+                following = Following(configuration, self._clock, self._kept, self._replica)
+                led = await signals.unless_reloaded(following.until_leading())
+                # A SIGHUP asks for it, and the replica that led before may have reloaded the file.
+                configuration = await self._latest(configuration)
             self._leads = True
             stack.push_async_callback(led[0].close)
-            configuration = await self._latest(configuration)
         log_warnings(configuration)
         factories = provider_factories(configuration, provider_kinds(self._providers))
         for factory in factories.values():
             stack.push_async_callback(factory.close)
             await factory.start()  # SDKs are imported while the store is opened
-        store: Store = led[0] if led else await open_store(configuration.store_url())
-        if led is None:
-            stack.push_async_callback(store.close)
-        saved = await store.load(self._clock.now() - KEPT_FOR)
+        opened = await self._opened(stack, configuration, led)
         traces = open_traces(configuration.settings.fleet)
         if traces is not None:
             stack.push_async_callback(asyncio.to_thread, traces.close)
         parts = Parts(
             configuration,
             self._clock,
-            store,
-            led,
-            saved,
+            opened,
             factories,
             self._providers,
             traces,
@@ -174,21 +175,37 @@ class _Process:
         stack.push_async_callback(parts.github.close)
         for provider in parts.providers.values():
             stack.push_async_callback(provider.close)
-        await parts.controller.resume(saved)
+        await parts.controller.resume(opened.saved)
         await stack.enter_async_context(parts.serving)
         stack.push_async_callback(parts.finish)
         fleet = configuration.settings.fleet
         _log.info("serving", fleet=fleet, on=str(parts.serving.address))
         return parts
 
+    async def _opened(
+        self,
+        stack: AsyncExitStack,
+        configuration: config.Configuration,
+        led: tuple[SharedStore, Lease] | None,
+    ) -> Opened:
+        """Load the store. Open it first if it is not shared. Raises: StoreError."""
+        horizon = self._clock.now() - KEPT_FOR
+        if led is not None:
+            shared, _ = led
+            agents = await shared.keep_agent(build_agent())
+            return Opened(shared, await shared.load(horizon), led, agents)
+        store = await open_store(configuration.store_url())
+        stack.push_async_callback(store.close)
+        return Opened(store, await store.load(horizon))
+
     async def _latest(self, configuration: config.Configuration) -> config.Configuration:
-        """Return the file's configuration: the replica that led before may have reloaded it."""
+        """Return the file's configuration, or this one if the file is wrong."""
         try:
             return await asyncio.to_thread(
                 load_for_service, configuration.path, try_store=False, providers=self._providers
             )
         except config.ConfigurationError as error:
-            log_refusal(OperatorName("new leader"), [str(one) for one in error.problems])
+            log_refusal(OperatorName("replica"), [str(one) for one in error.problems])
             return configuration
 
 

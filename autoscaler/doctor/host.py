@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -22,10 +23,14 @@ from autoscaler.config import Configuration, ConfigurationError, Problem
 from autoscaler.config.examinations import Check, Examination, fine, skipped, unknown, wrong
 from autoscaler.config.files.pem import certificates, read_pem
 from autoscaler.config.files.regular_files import UnusableFileError
+from autoscaler.controller.ports.store import StoreError
 from autoscaler.github.requests.transport import proxy_for
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.wording import counted, duration
-from autoscaler.store.opening import open_upkeep
+from autoscaler.store.opening import is_shared, open_upkeep
+
+if TYPE_CHECKING:
+    from autoscaler.store.postgresql.inspection import Inspection
 
 GROUP = "Host"
 LEAST_FREE = 1 << 30
@@ -34,6 +39,9 @@ LEAST_SHARE = 0.1
 
 OLD_BACKUP: Seconds = 3 * 86_400.0
 """The age of a daily backup after which at least two have failed."""
+
+LEAST_VERSION = 14
+"""The oldest PostgreSQL that its project maintains (postgresql.org/support/versioning)."""
 
 _MOST_ANSWER = 64 * 1024
 _GIB = 1 << 30
@@ -62,6 +70,11 @@ def examinations(configuration: Configuration, within: Seconds) -> Iterator[Exam
     async def disk() -> list[Check]:
         return [await asyncio.to_thread(_disk, configuration.sqlite_file())]
 
+    async def database() -> list[Check]:
+        if not is_shared(configuration.store_url()):
+            return []
+        return [await asyncio.to_thread(_database, configuration.store_url())]
+
     async def names() -> list[Check]:
         return [await _name(host) for host in sorted(filter(None, hosts))]
 
@@ -82,6 +95,7 @@ def examinations(configuration: Configuration, within: Seconds) -> Iterator[Exam
         ("fleet.yaml", files),
         ("disk", disk),
         ("backup", backup),
+        ("database", database),
         ("names", names),
         ("open files", limits),
         ("controller", answers),
@@ -206,6 +220,31 @@ def _backup(configuration: Configuration) -> Check:
         return skipped("backup", "the store is not a file")
     at = open_upkeep(configuration.store_url()).last_backup()
     return judge_backup(None if at is None else max(0.0, time.time() - at), str(configuration.path))
+
+
+def _database(url: str) -> Check:
+    # psycopg takes 0.3 s to import.
+    from autoscaler.store.postgresql.inspection import inspect
+
+    try:
+        return judge_database(inspect(url))
+    except StoreError as error:
+        why = "no replica can lead: no machine is launched, and no webhook is stored"
+        return wrong("database", str(error), why, "psql, with the URL of `store`, from this host")
+
+
+def judge_database(found: "Inspection") -> Check:
+    """Judge a PostgreSQL server that let this host sign in."""
+    leader = "no replica leads" if found.leader is None else f"{found.leader} leads"
+    what = f"PostgreSQL {found.version}; {leader}"
+    if found.read_only:
+        why = "a standby takes no writes"
+        fix = "name the primary in `store`, or add target_session_attrs=read-write"
+        return wrong("database", f"{what}; it takes no writes", why, fix)
+    if found.version < LEAST_VERSION:
+        why = f"PostgreSQL's project maintains {LEAST_VERSION} and later"
+        return wrong("database", what, why, "upgrade the server")
+    return fine("database", what if found.encrypted else f"{what}; the session is not encrypted")
 
 
 async def _name(host: str) -> Check:

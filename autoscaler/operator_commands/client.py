@@ -5,9 +5,13 @@ It sends the token only to the URL of its endpoint: it follows no redirect, and 
 
 import json
 import ssl
+import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
+from http import HTTPStatus
 from http.client import HTTPException, HTTPMessage
 from typing import IO, Any
 from urllib.parse import quote, urlencode
@@ -18,6 +22,9 @@ from autoscaler.operator_commands.waiting import interruptible, waiting_for
 
 PATIENCE: Seconds = 60.0
 """The controller lists the runners of every scope at GitHub before it terminates a machine."""
+
+UNTIL_LED: Seconds = 60.0
+"""For how long a request is sent again while no replica leads: a takeover takes some 20 seconds."""
 
 MAX_ANSWER_BYTES = 32 * 2**20
 
@@ -37,7 +44,14 @@ class ConfigurationRefusedError(Exception):
 class OperatorClient:
     """Sends an operator's requests to one controller."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[Seconds], None] = time.sleep,
+    ) -> None:
+        self._now = now
+        self._sleep = sleep
         self._url = endpoint.url
         token = endpoint.token.token.get_secret_value()
         self._authorization = f"Bearer {token.decode('ascii')}"
@@ -95,8 +109,7 @@ class OperatorClient:
             method=method,
         )
         try:
-            with waiting_for(f"{self._url}, at most {PATIENCE:.0f} s"):
-                return interruptible(partial(self._answer, request))
+            return self._leaders_answer(request)
         except urllib.error.HTTPError as error:
             with error:
                 raise OperatorRequestFailedError(self._refusal(error)) from None
@@ -105,6 +118,31 @@ class OperatorClient:
             raise OperatorRequestFailedError(
                 f"{self._url} does not answer: {reason}; {_advice(reason)}"
             ) from None
+
+    def _leaders_answer(self, request: urllib.request.Request) -> dict[str, Any]:
+        """Return the answer. Sends the request again while the controller answers that no replica leads.
+
+        That may repeat a request whose answer was lost: the controller then answers what it did already.
+        Raises: OSError, HTTPException, ValueError.
+        """
+        until = self._now() + UNTIL_LED
+        said = False
+        with ExitStack() as lines:
+            lines.enter_context(waiting_for(f"{self._url}, at most {PATIENCE:.0f} s"))
+            while True:
+                try:
+                    return interruptible(partial(self._answer, request))
+                except urllib.error.HTTPError as error:
+                    pause = _pause(error)
+                    if pause is None or self._now() + pause > until:
+                        raise
+                    error.close()
+                if not said:
+                    lines.close()
+                    what = f"a replica of {self._url} to lead, at most {UNTIL_LED:.0f} s"
+                    lines.enter_context(waiting_for(what))
+                    said = True
+                self._sleep(pause)
 
     def _answer(self, request: urllib.request.Request) -> dict[str, Any]:
         """Return the JSON object that answers a request. Raises: OSError, HTTPException, ValueError."""
@@ -153,6 +191,14 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         newurl: str,
     ) -> None:
         """Return None, so that the redirect itself is the answer."""
+
+
+def _pause(error: urllib.error.HTTPError) -> Seconds | None:
+    """Return after how many seconds the same request can succeed, or None if the answer does not say so."""
+    after = error.headers.get("Retry-After", "")
+    if error.code != HTTPStatus.SERVICE_UNAVAILABLE or not (after.isascii() and after.isdigit()):
+        return None
+    return max(1.0, float(after))
 
 
 def _advice(reason: object) -> str:

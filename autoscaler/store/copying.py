@@ -9,7 +9,7 @@ from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.store.bodies import decompress
 from autoscaler.store.database import Connection, Database
 from autoscaler.store.rows import Arrival
-from autoscaler.store.schema import VERSION
+from autoscaler.store.schema import USABLE_BY, VERSION
 from autoscaler.store.tables import (
     AGENTS,
     HISTORY,
@@ -76,7 +76,7 @@ def _pages(connection: Connection, table: Table) -> Iterator[Rows]:
         return
     rows = connection.read(f"{select} ORDER BY {key} LIMIT {_AT_ONCE}")
     while rows:
-        if page := [row for row in rows if not (table is META and row[0] == VERSION)]:
+        if page := [row for row in rows if not (table is META and row[0] in (VERSION, USABLE_BY))]:
             yield page
         rows = connection.read(
             f"{select} WHERE {key} > :after ORDER BY {key} LIMIT {_AT_ONCE}", after=rows[-1][0]

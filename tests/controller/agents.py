@@ -3,6 +3,7 @@
 from typing import Any
 
 from autoscaler.controller.ports.bootstrap import Assigned, BootstrapRefusedError
+from autoscaler.model.events import RunnersListed
 from autoscaler.model.identifiers import JobId, MachineId, RunnerName, Seconds
 from autoscaler.model.jobs.job import JobState
 from autoscaler.model.jobs.runners import Runner
@@ -134,3 +135,10 @@ def runner_of(controller: Controller) -> Runner:
     name = controller.only_machine().work.runner
     assert name is not None
     return controller.state.runners[name]
+
+
+def listed_at_github(controller: Controller, *at_work: RunnerName) -> None:
+    """Apply GitHub's list of runners of every scope, which began now."""
+    for scope in controller.state.catalogue.scopes:
+        now = controller.journal.now
+        controller.journal.note(RunnersListed(now, scope.key, now, at_work))

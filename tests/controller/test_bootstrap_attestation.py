@@ -17,7 +17,6 @@ from autoscaler.controller.ports.bootstrap import (
     NotKnownYetError,
 )
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.events import RunnersListed
 from autoscaler.model.identifiers import (
     LaunchRequestId,
     MachineId,
@@ -30,7 +29,7 @@ from autoscaler.model.jobs.job import JobState
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.model.machines.launch_requests import LaunchRequestState
 from autoscaler.model.machines.machine import MachineState
-from tests.controller.agents import Agent, launched, queue, refusal, say
+from tests.controller.agents import Agent, launched, listed_at_github, queue, refusal, say
 from tests.controller.controllers import HEALTH_CHECK, Controller, World
 from tests.controller.fakes_provider import Instance, Lost, proof_of
 from tests.controller.virtual_time import on_virtual_time
@@ -439,13 +438,6 @@ async def test_a_lost_request_that_launched_nothing_leaves_an_empty_slot() -> No
     await controller.turn()
     assert world.east.running == []
     assert controller.only_machine().state is MachineState.REQUESTED
-
-
-def listed_at_github(controller: Controller, *at_work: RunnerName) -> None:
-    """Apply GitHub's list of runners of every scope, which began now."""
-    for scope in controller.state.catalogue.scopes:
-        now = controller.journal.now
-        controller.journal.note(RunnersListed(now, scope.key, now, at_work))
 
 
 async def restored(stage: str) -> tuple[Controller, Agent, RunnerName]:

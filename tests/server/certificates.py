@@ -12,12 +12,15 @@ from cryptography.x509.oid import NameOID
 from autoscaler.server.listening.settings import TlsFiles
 
 
-def make_certificate(folder: Path, password: bytes | None = None) -> TlsFiles:
-    """A self-signed certificate for 127.0.0.1 and its key, as PEM files."""
+def make_certificate(
+    folder: Path, password: bytes | None = None, host: str | None = None
+) -> TlsFiles:
+    """A self-signed certificate for a host, by default 127.0.0.1, and its key, as PEM files."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
     now = datetime.datetime.now(datetime.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    subject = loopback if host is None else x509.DNSName(host)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -26,7 +29,7 @@ def make_certificate(folder: Path, password: bytes | None = None) -> TlsFiles:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([subject]), critical=False)
         .sign(key, hashes.SHA256())
     )
     encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()

@@ -1,6 +1,7 @@
 """Stores on a real file and on a real PostgreSQL server, closed after the test, and the simulator's store."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -8,7 +9,11 @@ import pytest
 
 from autoscaler.controller.ports.store import Store
 from autoscaler.simulator.world.controller.store import MemoryStore
+from autoscaler.store.database import Connection
+from autoscaler.store.postgresql.alone import open_alone
+from autoscaler.store.schema import NEWEST_SCHEMA, USABLE_BY, VERSION
 from autoscaler.store.sqlite.store import SqliteStore
+from autoscaler.store.tables import TABLES
 from tests.store.opened import Opener, open_leading
 from tests.store.postgresql_server import PostgresqlServer
 
@@ -32,13 +37,30 @@ def server() -> Iterator[PostgresqlServer]:
     started.close()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "of the next version"])
 def opener(request: pytest.FixtureRequest, path: Path) -> Opener:
-    """Opens a database of the test's own, which is empty at first."""
+    """Opens a database of the test's own, which is empty at first.
+
+    While replicas are upgraded one after the other, those of this version use the schema of the next one.
+    """
     if request.param == "sqlite":
         return partial(SqliteStore.open, path)
     server: PostgresqlServer = request.getfixturevalue("server")
-    return partial(open_leading, server.database())
+    url = server.database()
+    if request.param == "of the next version":
+        with closing(open_alone(url)) as database:
+            database.transaction(expand)
+    return partial(open_leading, url)
+
+
+def expand(connection: Connection) -> None:
+    """Do what the migrations of a next version may do."""
+    for table in TABLES:
+        connection.write(f"ALTER TABLE {table.name} ADD COLUMN next TEXT DEFAULT '' NOT NULL")
+    connection.write("CREATE TABLE next (name TEXT NOT NULL)")
+    rows = {VERSION: "9999", USABLE_BY: NEWEST_SCHEMA}
+    for key, value in rows.items():
+        connection.write("UPDATE meta SET value = :value WHERE key = :key", key=key, value=value)
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "simulated"])

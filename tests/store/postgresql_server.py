@@ -55,6 +55,13 @@ class PostgresqlServer:
             connection.execute(f"CREATE DATABASE {name}".encode())
         return self.url(name)
 
+    def run(self, program: str, *arguments: str) -> None:
+        """Run a program of PostgreSQL, such as pg_dump."""
+        done = subprocess.run(
+            [str(_programs() / program), *arguments], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
     def url(self, name: str) -> str:
         """Return the URL of a database."""
         return f"postgresql://postgres@localhost/{name}?host={quote(str(self._folder), safe='')}"
@@ -118,3 +125,9 @@ class PostgresqlServer:
                 time.sleep(0.05)
             else:
                 return process
+
+
+def change(url: str, statement: str) -> None:
+    """Run one statement in another session."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode())

@@ -14,8 +14,8 @@ from autoscaler.model.jobs.job import JobState
 from autoscaler.model.prices_and_quotas import Reading, ReadingKind
 from autoscaler.store.sqlite.store import SqliteStore
 from tests.command_line import run
-from tests.store.opened import OpenedStore, open_leading
-from tests.store.postgresql_server import PostgresqlServer
+from tests.store.opened import REPLICA, OpenedStore, open_leading
+from tests.store.postgresql_server import PostgresqlServer, change
 from tests.store.records import call, delivery, job, machine, rerun, row, runner
 
 EAST, GPU = ProviderName("east"), SkuName("gpu")
@@ -71,6 +71,28 @@ async def test_a_copy_on_a_server_and_back_is_the_same_store(
     store = await SqliteStore.open(back)
     assert [one.id for one in (await store.load(0.0)).unapplied] == ["0", "2", "3", "4", "new"]
     await store.close()
+
+
+async def test_a_dump_of_a_database_in_use_is_restored_as_a_store(
+    server: PostgresqlServer, tmp_path: Path
+) -> None:
+    """As docs/deploy.md says: pg_dump while a replica leads, and pg_restore into an empty database."""
+    url, restored = server.database(), server.database()
+    store = await open_leading(url)
+    await fill(store)
+    before, leads = await contents(store), await store.seek(REPLICA, take_in=1)
+    dump = str(tmp_path / "backup.dump")
+    await asyncio.to_thread(server.run, "pg_dump", "--format=custom", f"--file={dump}", url)
+    await store.accept(delivery("later"))
+    await store.close()
+    options = ("--no-owner", "--exit-on-error", "--single-transaction", f"--dbname={restored}")
+    await asyncio.to_thread(server.run, "pg_restore", *options, dump)
+    change(restored, "UPDATE lease SET expires = 0")  # in place of waiting until it expires
+    again = await open_leading(restored)
+    assert (await again.seek(REPLICA, take_in=1)).epoch > leads.epoch
+    assert await contents(again) == before
+    assert await again.accept(delivery("later")), "it came after the dump: GitHub sends it again"
+    await again.close()
 
 
 async def test_a_store_in_use_is_not_copied(path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import boto3
 import psycopg
 import pytest
 
@@ -18,11 +19,12 @@ from autoscaler.store.postgresql.address import Address
 from autoscaler.store.postgresql.alone import open_alone
 from autoscaler.store.postgresql.database import PostgresqlDatabase
 from autoscaler.store.postgresql.errors import explained
+from autoscaler.store.postgresql.inspection import inspect
 from autoscaler.store.postgresql.store import PostgresqlStore
 from tests.command_line import run
 from tests.patience import PATIENCE
 from tests.store.opened import REPLICA, open_leading
-from tests.store.postgresql_server import PostgresqlServer
+from tests.store.postgresql_server import PostgresqlServer, change
 from tests.store.records import delivery, job
 from tests.store.served import Served
 
@@ -37,12 +39,6 @@ async def store(url: str) -> AsyncIterator[PostgresqlStore]:
     opened = await open_leading(url)
     yield opened
     await opened.close()
-
-
-def change(url: str, statement: str) -> None:
-    """Run one statement in another session."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(statement.encode())
 
 
 END_SESSIONS = (
@@ -83,7 +79,7 @@ async def test_a_replica_that_lost_its_lease_writes_nothing(
 ) -> None:
     change(url, "UPDATE lease SET expires = 0")
     successor = await open_leading(url, OTHER)
-    assert store.leads_for() > 0, "only its own clock and its next transaction tell it"
+    assert store.leads_for() > 0, "only its own clock and its next transaction show it"
     with pytest.raises(StoreError, match="another process took over the store"):
         await store.accept(delivery("a"))
     assert store.leads_for() < 0
@@ -218,7 +214,7 @@ async def test_a_database_of_another_program_is_refused(url: str) -> None:
 
 async def test_a_database_of_a_newer_version_is_refused(url: str) -> None:
     await (await open_leading(url)).close()
-    change(url, "UPDATE meta SET value = '9999' WHERE key = 'schema'")
+    change(url, "UPDATE meta SET value = '9999' WHERE key LIKE 'schema%'")
     with pytest.raises(StoreError, match=r"newer version of this program \(schema 9999"):
         await open_leading(url)
 
@@ -268,6 +264,28 @@ def test_the_password_is_read_again_for_each_session(tmp_path: Path) -> None:
     assert address.parameters()["sslmode"] == "require"
 
 
+def test_an_iam_identity_signs_in_with_the_password_that_boto3_makes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "example")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "token")
+    address = Address.parse("postgresql://ctl@db.example/x?iam_region=eu-west-1")
+    rds = boto3.client("rds", region_name="eu-west-1")
+    assert any(  # both have the second in which they were made
+        address.parameters()["password"]
+        == rds.generate_db_auth_token("db.example", 5432, "ctl", "eu-west-1")
+        for _ in range(20)
+    )
+    assert address.parameters()["sslmode"] == "require"
+    assert "iam_region" not in address.parameters()
+
+
+def test_two_ways_to_sign_in_are_refused() -> None:
+    with pytest.raises(StoreError, match="password_file and iam_region: keep one of them"):
+        Address.parse("postgresql://u@db/x?iam_region=eu-west-1&password_file=/run/password")
+
+
 def test_a_url_that_libpq_does_not_know_is_refused_without_showing_it() -> None:
     with pytest.raises(StoreError, match="not the URL of a PostgreSQL database") as refused:
         Address.parse("postgresql://u:hunter2@db/x?sslmod=hunter2")
@@ -298,6 +316,7 @@ async def test_a_controller_serves_from_a_server_and_its_commands_say_what_to_us
     fleet.write_text(fleet.read_text().replace(f"sqlite:///{served.store}", url))
     for first in (1, 3):
         process = await served.start()
+        await served.until_logged('"serving"')  # it leads, and keeps connections open
         assert await served.deliver(first, first + 1) == [202, 202], served.log()
         process.terminate()
         async with asyncio.timeout(PATIENCE):
@@ -309,3 +328,22 @@ async def test_a_controller_serves_from_a_server_and_its_commands_say_what_to_us
     assert not served.store.exists()
     refused = await asyncio.to_thread(run, "store", "check", "-c", fleet)
     assert (refused.exit_code, "back it up with pg_dump" in refused.stderr) == (1, True)
+
+
+async def test_agents_of_other_versions_are_kept_for_all_replicas(store: PostgresqlStore) -> None:
+    others: tuple[bytes, ...] = ()
+    for number in range(10):
+        others = await store.keep_agent(f"agent {number}".encode())
+    assert others == tuple(f"agent {number}".encode() for number in (8, 7, 6, 5, 4, 3, 2))
+    assert (await store.keep_agent(b"agent 4"))[0] == b"agent 9"
+
+
+async def test_an_inspection_names_the_leader_and_changes_nothing(url: str) -> None:
+    before = await asyncio.to_thread(inspect, url)
+    assert (before.leader, before.read_only, before.version >= 14) == (None, False, True)
+    store = await open_leading(url)
+    assert (await asyncio.to_thread(inspect, url)).leader == "host 1, process 1"
+    await store.close()
+    assert (await asyncio.to_thread(inspect, url)).leader is None
+    with pytest.raises(StoreError, match="does not exist"):
+        await asyncio.to_thread(inspect, url.replace("/test", "/missing"))

@@ -30,6 +30,14 @@ class Replicas:
         fleet.write_text(fleet.read_text().replace(f"sqlite:///{served.store}", self._url))
         self._processes[name] = served, await served.start(options=options)
 
+    def change(self, name: str, *changes: tuple[str, str]) -> None:
+        fleet = self._processes[name][0].folder / "fleet.yaml"
+        text = fleet.read_text()
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        fleet.write_text(text)
+
     async def deliver(self, name: str, *jobs: int) -> list[int]:
         return await self._processes[name][0].deliver(*jobs)
 
@@ -45,15 +53,17 @@ class Replicas:
         return [json.loads(line)["event"] for line in lines if line.startswith("{")]
 
     async def leads(self, name: str) -> bool:
-        served = self._processes[name][0]
+        _, text = await self.get(name, "/metrics")
+        return parse_metrics(text).get("autoscaler_leader") == 1
+
+    async def get(self, name: str, path: str) -> tuple[int, str]:
+        """Return the status and the text of an answer, or 0 without one."""
+        url = f"http://127.0.0.1:{self._processes[name][0].listens()}{path}"
         try:
-            async with (
-                aiohttp.ClientSession() as session,
-                session.get(f"http://127.0.0.1:{served.listens()}/metrics") as answer,
-            ):
-                return parse_metrics(await answer.text())["autoscaler_leader"] == 1
+            async with aiohttp.ClientSession() as session, session.get(url) as answer:
+                return answer.status, await answer.text()
         except aiohttp.ClientError:
-            return False
+            return 0, ""
 
     async def until_leads(self, name: str) -> None:
         await self._until(name, lambda: self.leads(name))
@@ -101,6 +111,9 @@ async def test_any_replica_stores_deliveries_and_the_leader_applies_all(
     assert await replicas.deliver("b", 2, 1) == [202, 200]
     assert await replicas.deliver("c", 3) == [202]
     assert not await replicas.leads("b")
+    status, agent = await replicas.get("a", "/bootstrap/agent.py")
+    assert status == 200
+    assert await replicas.get("b", "/bootstrap/agent.py") == (200, agent), "the leader's answer"
     replicas.send("a", signal.SIGTERM)
     assert await replicas.ended("a") == 0
     await replicas.until_leads("b")
@@ -109,6 +122,7 @@ async def test_any_replica_stores_deliveries_and_the_leader_applies_all(
     replicas.send("b", signal.SIGTERM)
     assert await replicas.ended("b") == 0
     assert await replicas.deliver("c", 5) == [202]
+    assert (await replicas.get("c", "/bootstrap/agent.py"))[0] == 503
     replicas.send("c", signal.SIGTERM)
     assert await replicas.ended("c") == 0
     store = await open_leading(url)
@@ -118,6 +132,22 @@ async def test_any_replica_stores_deliveries_and_the_leader_applies_all(
     waiting = {int(one.id.removeprefix("d-")) for one in state.unapplied}
     assert {job.id for job in state.jobs} | waiting == {1, 2, 3, 4, 5}
     assert 5 in waiting
+
+
+async def test_a_replica_that_follows_reads_a_changed_file_at_sighup(
+    replicas: Replicas, url: str
+) -> None:
+    await replicas.start("a", "--intake-only")
+    assert await replicas.deliver("a", 1) == [202]
+    replicas.change("a", ("acme", "other"))
+    replicas.send("a", signal.SIGHUP)
+    await replicas.until_logged("a", "following", times=2)
+    assert await replicas.deliver("a", 2) == [202]
+    replicas.send("a", signal.SIGTERM)
+    assert await replicas.ended("a") == 0
+    store = await open_leading(url)
+    assert [one.id for one in await store.unapplied(9)] == ["d-1"], "2 is of no scope any more"
+    await store.close()
 
 
 @pytest.mark.systems

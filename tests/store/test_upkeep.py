@@ -199,7 +199,7 @@ def spoil(path: Path) -> None:
 
 def rename_schema(path: Path) -> None:
     with closing(sqlite3.connect(path)) as driver, driver:
-        driver.execute("UPDATE meta SET value = '9999' WHERE key = 'schema'")
+        driver.execute("UPDATE meta SET value = '9999' WHERE key LIKE 'schema%'")
 
 
 def make_foreign(path: Path) -> None:

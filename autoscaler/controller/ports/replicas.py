@@ -81,5 +81,8 @@ class SharedStore(Store, Protocol):
     async def renew(self) -> None:
         """Renew the lease. Raises: StoreError if another replica took it."""
 
+    async def keep_agent(self, agent: bytes) -> tuple[bytes, ...]:
+        """Store the agent of this version. Return those of other versions, the latest first."""
+
     async def unapplied(self, limit: int) -> tuple[Delivery, ...]:
-        """Return the oldest deliveries that are not marked as applied, whoever accepted them."""
+        """Return the oldest deliveries that are not marked as applied, of any replica."""

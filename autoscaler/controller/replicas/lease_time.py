@@ -14,7 +14,7 @@ def leader_clock() -> Seconds:
 
 
 class LeaseTime:
-    """Until when this process is sure to lead. A store asks and tells it around each renewal."""
+    """Until when this process is sure to lead. A store reads it, and reports each renewal to it."""
 
     def __init__(self, clock: Callable[[], Seconds] = leader_clock) -> None:
         self._clock = clock

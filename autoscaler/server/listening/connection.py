@@ -149,9 +149,10 @@ async def without_server_header(_: web.BaseRequest, answer: web.StreamResponse) 
 
 
 def _size(answer: web.StreamResponse) -> int:
-    """Return the bytes of an answer's body, or 0 if it is sent in pieces."""
-    body = answer.body if isinstance(answer, web.Response) else None
-    return len(body) if isinstance(body, bytes | bytearray) else 0
+    """Return the bytes of an answer's body, or 0 if their number is not known at its start."""
+    if not isinstance(answer, web.Response):
+        return answer.content_length or 0
+    return len(answer.body) if isinstance(answer.body, bytes | bytearray) else 0
 
 
 def serve_in_place(handler: Handler) -> Handler:

@@ -19,6 +19,7 @@ from autoscaler.model.identifiers import Address, Seconds
 from autoscaler.server.answers import json_errors
 from autoscaler.server.listening.certificate import Certificate, CertificateError
 from autoscaler.server.listening.connection import Connection, serve_in_place, without_server_header
+from autoscaler.server.listening.passed_on import Secret, recognizing
 from autoscaler.server.listening.places import PlaceLimits, Places
 from autoscaler.server.listening.settings import ServerSettings, TlsFiles
 from autoscaler.server.refusal_log import RefusalLog
@@ -28,7 +29,6 @@ _BACKLOG = 4_096
 
 The kernel allows `net.core.somaxconn`, which is 4,096 by default (Linux, tcp(7) and listen(2)).
 """
-
 
 Place = tuple[str, Address]
 """The key that configures a listener, and its address. Port 0 means any free port, so two may be equal."""
@@ -112,7 +112,6 @@ _MAX_HEADERS = 40
 
 _log = structlog.get_logger(__name__)
 
-
 _MENDS = {
     errno.EADDRINUSE: "another process listens there, which ss -ltnp shows: end it, or use another port",
     errno.EACCES: "a port below 1024 needs CAP_NET_BIND_SERVICE: use a higher one",
@@ -136,6 +135,7 @@ class Listener:
         connections: int,
         settings: ServerSettings,
         kept: KeptSockets,
+        secret: Secret,
     ) -> None:
         """`connections` is the maximum number of connections."""
         app.on_response_prepare.append(without_server_header)
@@ -144,6 +144,7 @@ class Listener:
         self._tls = tls
         self._settings = settings
         self._kept = kept
+        self._secret = secret
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=settings.shutdown
         )
@@ -173,6 +174,7 @@ class Listener:
         await self._runner.setup()
         server = self._server()
         server.request_handler = serve_in_place(json_errors(server.request_handler))
+        server.request_factory = recognizing(server.request_factory, self._secret)
         try:
             self._sockets = await self._kept.listen(self.place)
         except OSError as error:

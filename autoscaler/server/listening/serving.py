@@ -12,6 +12,7 @@ from aiohttp import web
 
 from autoscaler.model.identifiers import Address, Seconds
 from autoscaler.server.listening.listener import KeptSockets, Listener
+from autoscaler.server.listening.passed_on import Secret, no_secret
 from autoscaler.server.listening.settings import ServerSettings
 
 
@@ -31,10 +32,12 @@ class Serving:
         webhook: Endpoint | None,
         others: Sequence[Endpoint],
         kept: KeptSockets | None = None,
+        secret: Secret = no_secret,
     ) -> None:
         """`webhook` is None if GitHub sends no webhooks: /webhook then answers 404.
 
-        `kept` has the sockets of the server that this one continues, if there is one.
+        `kept` has the sockets of the server that this one continues, if there is one. With `secret`, other
+        replicas prove that they pass on a client's request.
         """
         kept = kept if kept is not None else KeptSockets()
         self._kept = kept
@@ -47,6 +50,7 @@ class Serving:
             settings.max_connections,
             settings,
             kept,
+            secret,
         )
         self._webhook = self._main
         if settings.webhook_listen is not None:
@@ -57,6 +61,7 @@ class Serving:
                 settings.webhook_max_connections,
                 settings,
                 kept,
+                secret,
             )
 
         self._listeners = list(dict.fromkeys([self._main, self._webhook]))

@@ -43,13 +43,15 @@ class ServerSettings:
     keepalive: Seconds = 75.0
     shutdown: Seconds = 5.0
 
-    def within(self, descriptors: int) -> "ServerSettings":
+    def within(self, descriptors: int, *, forwards: bool = False) -> "ServerSettings":
         """Return the settings with no more connections than this number of descriptors allows.
 
         `RESERVED_DESCRIPTORS` are kept for the store, GitHub, the providers and the log. If the webhook
-        has its own listener, that listener gets at most a quarter of the others.
+        has its own listener, that listener gets at most a quarter of the others. With `forwards`, each
+        connection may need a second one, to the replica that leads.
         """
-        room = max(_MIN_CONNECTIONS, descriptors - RESERVED_DESCRIPTORS)
+        each = 2 if forwards else 1
+        room = max(_MIN_CONNECTIONS, (descriptors - RESERVED_DESCRIPTORS) // each)
         hooks = 0
         if self.webhook_listen is not None:
             hooks = min(self.webhook_max_connections, room // 4)

@@ -11,6 +11,9 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.store.postgresql.session import Session
 
 PASSWORD_FILE = "password_file"  # noqa: S105 - the name of a parameter
+IAM_REGION = "iam_region"
+
+_OURS = (PASSWORD_FILE, IAM_REGION)
 
 _DEFAULTS: dict[str, str | int] = {
     "application_name": "gpu-runner-autoscaler",
@@ -31,41 +34,53 @@ class Address:
     url: str
     title: str
     password_file: Path | None
+    iam_region: str | None = None
 
     @classmethod
     def parse(cls, url: str) -> "Address":
-        """Return the address that a URL names: libpq's, with the further parameter `password_file`.
+        """Return the address that a URL names: libpq's, with the further parameters `password_file` and
+        `iam_region` (the region of an RDS database whose user has an IAM identity).
 
         Raises: StoreError, without the URL.
         """
         try:
             parts = urlsplit(url)
             query = parse_qsl(parts.query, keep_blank_values=True)
-            rest = urlencode([one for one in query if one[0] != PASSWORD_FILE], quote_via=quote)
+            rest = urlencode([one for one in query if one[0] not in _OURS], quote_via=quote)
             conninfo_to_dict(plain := urlunsplit(parts._replace(query=rest)))
         except (ValueError, psycopg.Error) as error:
             # libpq's message may contain the part of the URL that it did not understand.
             raise StoreError(
                 "not the URL of a PostgreSQL database: write postgresql://USER@HOST/DATABASE"
             ) from (error if isinstance(error, ValueError) else None)
-        file = dict(query).get(PASSWORD_FILE)
+        ours = {name: value for name, value in query if name in _OURS}
+        if len(ours) > 1:
+            raise StoreError(f"the URL of the database has {' and '.join(_OURS)}: keep one of them")
+        file, region = (ours.get(name) for name in _OURS)
         host = parts.netloc.rpartition("@")[2]
-        return cls(plain, f"postgresql://{host}{parts.path}", Path(file) if file else None)
+        title = f"postgresql://{host}{parts.path}"
+        return cls(plain, title, Path(file) if file else None, region)
 
     def connect(self) -> Session:
         """Open a session in which each statement is its own transaction. Reads the password file again.
 
-        Raises: psycopg.Error, and StoreError for an unreadable password file.
+        Raises: psycopg.Error, and StoreError without a password.
         """
         return Session.open(make_conninfo("", **self.parameters()))
 
     def parameters(self) -> dict[str, str | int]:
-        """Return libpq's parameters, with the present password. Raises: StoreError for an unreadable file."""
+        """Return libpq's parameters, with the present password. Raises: StoreError without one."""
         found = {
             key: value for key, value in conninfo_to_dict(self.url).items() if value is not None
         }
         if self.password_file is not None:
             found["password"] = self._password(self.password_file)
+        if self.iam_region is not None:
+            from autoscaler.store.postgresql.rds import iam_password
+
+            where = str(found.get("host", "")), str(found.get("port", "5432"))
+            found["password"] = iam_password(self.iam_region, *where, str(found.get("user", "")))
+            found.setdefault("sslmode", "require")  # RDS takes such a password over TLS only
         return {**_DEFAULTS, **found}
 
     def _password(self, file: Path) -> str:

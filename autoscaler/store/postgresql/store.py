@@ -9,6 +9,7 @@ from autoscaler.model.identifiers import Seconds
 from autoscaler.store import statements
 from autoscaler.store.database_store import DatabaseStore
 from autoscaler.store.postgresql.address import Address
+from autoscaler.store.postgresql.agents import keep_agent
 from autoscaler.store.postgresql.database import PostgresqlDatabase
 
 
@@ -35,6 +36,10 @@ class PostgresqlStore(DatabaseStore[PostgresqlDatabase]):
     async def unapplied(self, limit: int) -> tuple[Delivery, ...]:
         """See `SharedStore.unapplied`."""
         return await self._transact(lambda connection: statements.unapplied(connection, limit))
+
+    async def keep_agent(self, agent: bytes) -> tuple[bytes, ...]:
+        """See `SharedStore.keep_agent`."""
+        return await self._transact(lambda connection: keep_agent(connection, agent))
 
     def leads_for(self) -> Seconds:
         """See `Store.leads_for`."""

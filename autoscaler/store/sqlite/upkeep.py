@@ -15,7 +15,7 @@ from pathlib import Path
 
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Instant
-from autoscaler.store.schema import NEWEST_SCHEMA, read_schema, refuse_newer
+from autoscaler.store.schema import NEWEST_SCHEMA, read_schema, read_usable_by, refuse_newer
 from autoscaler.store.sqlite.access import (
     OWNER_ONLY,
     explained,
@@ -182,14 +182,16 @@ def _identify(path: Path) -> tuple[str, Instant | None]:
     """Return the schema and the last heartbeat. Raises StoreError for another database than a store."""
     try:
         with closing(open_for_reading(path)) as driver:
-            schema = read_schema(SqliteConnection(driver))
+            connection = SqliteConnection(driver)
+            schema = read_schema(connection)
             if schema is None:
                 raise StoreError(f"{path}: not a store of this program: name another file")
+            usable_by = read_usable_by(connection)
             heartbeat = driver.execute("SELECT value FROM meta WHERE key = 'heartbeat'").fetchone()
     except sqlite3.Error as error:
         raise explained(path, error) from error
     try:
-        refuse_newer(schema)
+        refuse_newer(schema, usable_by)
     except StoreError as error:
         raise StoreError(f"{path}: {error}") from error
     return schema, None if heartbeat is None else float(heartbeat[0])

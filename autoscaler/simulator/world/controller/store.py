@@ -98,6 +98,10 @@ class MemoryStore:
         self.readings: dict[tuple[ProviderName, ReadingKind], tuple[Reading, ...]] = {}
         self._group: list[_Write] = []
 
+    async def keep_agent(self, agent: bytes) -> tuple[bytes, ...]:  # noqa: ARG002 - machines here have none
+        """See `SharedStore.keep_agent`."""
+        return ()
+
     def leads_for(self) -> Seconds:
         """See `Store.leads_for`."""
         return math.inf

@@ -1,0 +1,1 @@
+"""What a replica serves that does not lead: it passes requests on to the leader."""

@@ -1,0 +1,1 @@
+"""Tests of replicas that pass requests on."""
