@@ -29,7 +29,7 @@ OF_LEADERSHIP: Mapping[FaultKind, Ranges] = {
     K.STORE_CUT_OFF: Ranges(times=(1, 4), lasts=(8, 120), every=(1,), target=(0, 3)),
     K.COMMIT_UNKNOWN: Ranges(times=(1, 2), lasts=(60, 600), every=(10, 30, 100)),
     K.STORE_DOWN: Ranges(times=(1, 1), lasts=(5, 600), every=(1,)),
-    K.STORE_FAILOVER: Ranges(times=(1, 2), lasts=(2, 60), every=(1,)),
+    K.STORE_FAILOVER: Ranges(times=(1, 2), lasts=(2, 60), every=(1,), target=(1, 5)),
     K.HOSTS_DISAGREE: Ranges(times=(1, 1), lasts=(0, 0), every=(1,), target=(30, 30)),
 }
 

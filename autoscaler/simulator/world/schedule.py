@@ -93,7 +93,9 @@ class FaultKind(StrEnum):
     STORE_CUT_OFF = "store_cut_off"  # from the leader (`target` 0), or from replica `target`
     COMMIT_UNKNOWN = "commit_unknown"  # every n-th transaction: stored, and its answer lost
     STORE_DOWN = "store_down"  # no connection, and all break
-    STORE_FAILOVER = "store_failover"  # the next server lacks the last second; down until it ends
+    STORE_FAILOVER = (
+        "store_failover"  # the next server lacks the last `target` s; down until it ends
+    )
     HOSTS_DISAGREE = "hosts_disagree"  # every second host's clock is `target` s ahead, always
 
     # Operators.

@@ -27,7 +27,7 @@ from autoscaler.simulator.world.controller.clock import BusyClock, HostClock
 from autoscaler.simulator.world.controller.ids import SequentialIds
 from autoscaler.simulator.world.controller.process import ControllerProcess, settings
 from autoscaler.simulator.world.controller.replicas import OF_REPLICAS, Replicas
-from autoscaler.simulator.world.controller.shared_store import LOST, SharedMemoryStore
+from autoscaler.simulator.world.controller.shared_store import SharedMemoryStore
 from autoscaler.simulator.world.controller.store import MemoryStore
 from autoscaler.simulator.world.controller.supervisor import Supervisor
 from autoscaler.simulator.world.ec2.machine import Surroundings
@@ -174,8 +174,7 @@ class SimulatedWorld:
             begin = self._hold if fault.kind is FaultKind.OPERATOR_HOLDS else self._begin
             loop.call_at(self._began + fault.at, begin, fault)
             if fault.kind in (FaultKind.STORE_RESTORED, FaultKind.STORE_FAILOVER):
-                age = LOST if fault.kind is FaultKind.STORE_FAILOVER else fault.target
-                kept_at = max(0.0, fault.at - age)
+                kept_at = max(0.0, fault.at - fault.target)
                 loop.call_at(self._began + kept_at, self.supervisor.back_up, fault)
 
     def _rewound(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from autoscaler.controller.intake.deliveries import Parse
@@ -52,7 +53,8 @@ class SimulatedReplica:
         self.running: asyncio.Task[None] | None = None
         self._store = store
         self._make = make
-        self._clock = clock
+        self._new_clock = clock
+        self._clock = clock(number)
         self._parse = parse
         self._intake: FollowerIntake | None = None
         self._tasks = Tasks(self.process)
@@ -74,6 +76,7 @@ class SimulatedReplica:
         """Start a new process."""
         self.process, self._stopping = Process(), False
         self._tasks = Tasks(self.process)
+        self._clock = self._new_clock(self.number)
         self.running = self._own(self._live())
 
     async def deliver(self, delivery: Delivery) -> None:
@@ -87,7 +90,7 @@ class SimulatedReplica:
         accepting = accept
 
         async def answer() -> bool | None:
-            return await accepting(delivery)
+            return await accepting(replace(delivery, received_at=self._clock.now()))
 
         await answered(self._own(answer()), GITHUB_WAITS)
         self._store.acknowledged.add(delivery.key)
@@ -131,7 +134,7 @@ class SimulatedReplica:
     async def _follow(self) -> None:
         self._intake = FollowerIntake(self._store, self._parse, _is_covered)
         replica = Replica(self.name, f"http://{self.name}")
-        self.follower = Follower(self._store, replica, self._clock(self.number))
+        self.follower = Follower(self._store, replica, self._clock)
         try:
             await self.follower.until_leading()
         finally:

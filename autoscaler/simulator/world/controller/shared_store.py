@@ -28,9 +28,6 @@ RETRIES_FOR: Seconds = 10.0
 
 TRIES_EVERY: Seconds = 1.0
 
-LOST: Seconds = 1.0
-"""What a server that takes over lacks: the last second of its predecessor."""
-
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
@@ -126,8 +123,7 @@ class SharedMemoryStore(MemoryStore):
         if take_in == client.session and row.expires < now:
             epoch = max(row.epoch + 1, int(now))
             self.row = row = LeaseRow(replica, client.number, epoch, now + LEASE_LENGTH)
-            self.leader = client
-            self.took_over()
+            self._take_over(client)
         expired = row.expires < now
         mine = row.client == client.number and not expired
         await count_call()
@@ -244,6 +240,15 @@ class SharedMemoryStore(MemoryStore):
 
     def _is_unreachable(self, client: Client) -> bool:
         return self._now() < max(self._down_until, self._cut_off_until.get(client.host, 0.0))
+
+    def _take_over(self, client: Client) -> None:
+        """Note a new leader, and check that no other one is sure to lead."""
+        for other in self._clients.values():
+            alive = not other.process.crash_point.reached.is_set()
+            if other is not client and alive and other.lease_time.left() > 0.0:
+                self._violated(f"replica {client.host} took a lease that replica {other.host} has")
+        self.leader = client
+        self.took_over()
 
     def _check_sender(self, client: Client) -> None:
         if client is not self.leader:
