@@ -193,7 +193,7 @@ async def test_no_answer_is_awaited_for_longer_than_the_process_leads(aws: Aws) 
 @pytest.mark.case(
     "the process that calls AWS is stopped, and goes on after another replica leads",
     topic="EC2's API",
-    source="signal(7): SIGSTOP",
+    source="signal(7)",
 )
 @pytest.mark.parametrize("left", [0.5, PATIENCE])
 async def test_a_worker_that_was_stopped_sends_only_what_it_may_send_still(
@@ -290,7 +290,7 @@ asyncio.run(main())
 @pytest.mark.case(
     "the process that calls AWS is stopped, and goes on after another replica leads",
     topic="EC2's API",
-    source="signal(7): SIGSTOP",
+    source="signal(7)",
 )
 @pytest.mark.parametrize("left", [0.5, 600.0])
 async def test_a_call_in_the_pipe_of_a_stopped_controller_is_sent_only_while_it_leads(
