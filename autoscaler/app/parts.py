@@ -119,8 +119,11 @@ class Parts:
             self._telemetry,
             token_clock=self._pacing,
             wall=self._pacing.wall,
+            leads=opened.store.leads_for,
         )
-        context = ProviderContext(saved.installations, agent_sha256, self._telemetry, clock)
+        context = ProviderContext(
+            saved.installations, agent_sha256, self._telemetry, clock, opened.store.leads_for
+        )
         self.providers = {
             name: _made(name, factory, context) for name, factory in factories.items()
         }

@@ -22,6 +22,7 @@ from autoscaler.controller.ports.github import (
     RunnerExistsError,
     github_errors,
 )
+from autoscaler.controller.ports.replicas import Leads, leads_forever
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.apps.authentication import App, Installation
 from autoscaler.github.apps.selection import AppSelection
@@ -70,7 +71,8 @@ class GitHubClient:
     `lists` reads lists within the same limits, and `reruns` re-runs jobs. `token_clock` is the clock
     for the lifetime of JWTs and tokens, if it differs from `clock`: the lab's time runs faster, and
     its tokens expire in real time. `wall` is the clock that signs JWTs, if it is not that one: GitHub
-    compares it with its own. Raises ValueError if a private key cannot be used.
+    compares it with its own. Requests that change something are sent while the process `leads`.
+    Raises ValueError if a private key cannot be used.
     """
 
     def __init__(
@@ -80,10 +82,11 @@ class GitHubClient:
         telemetry: Telemetry,
         token_clock: Clock | None = None,
         wall: Callable[[], Instant] | None = None,
+        leads: Leads = leads_forever,
     ) -> None:
         tokens = token_clock or clock
         self._clock = clock
-        self._transport = Transport(settings, clock, telemetry, wall or tokens.now)
+        self._transport = Transport(settings, clock, telemetry, wall or tokens.now, leads)
         budget = Budget(settings.points_per_minute)
         queue = RequestQueue(budget, clock, settings.concurrency)
         self._api = Api(self._transport, queue, clock, telemetry)

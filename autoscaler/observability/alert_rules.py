@@ -25,6 +25,7 @@ from autoscaler.observability.alerting import (
     recorded_waits,
     span,
 )
+from autoscaler.observability.replica_alerts import replica_alerts
 
 RUNBOOKS = "docs/runbooks"
 
@@ -106,10 +107,11 @@ def _others(parameters: AlertParameters) -> Iterator[Alert]:
     yield from _machines(scale)
     yield from _github(scale)
     yield from _process(scale)
+    yield from replica_alerts(scale)
     if parameters.dollars_per_hour is not None:
         yield Alert(
             Runbook("CostOverBudget", Severity.TICKET),
-            f"autoscaler_cost_dollars_per_hour > {parameters.dollars_per_hour:g}",
+            f"max(autoscaler_cost_dollars_per_hour) > {parameters.dollars_per_hour:g}",
             30 * MINUTE,
             "The fleet costs {{ $value }} dollars an hour.",
         )
@@ -164,15 +166,17 @@ def _not_served(scale: float) -> Iterator[Alert]:
     Both are one rule: Prometheus refuses two with the same name and labels ("duplicate sample").
     """
     several, after = table.NOT_SERVED.above, 5 * MINUTE
-    old = span((table.NOT_SERVED.within - after) * scale)
+    old, step = span((table.NOT_SERVED.within - after) * scale), span(MINUTE * scale)
     for series, kind in (
         ("autoscaler_jobs_without_sku", "No SKU serves"),
         (_waiting(sorted(table.DECIDED_BY_ACCESS)), "access refuses"),
     ):
         yield Alert(
             table.JOBS_NOT_SERVED,
+            # The leader may have changed meanwhile: the series goes on at another instance.
             f"sum by (reason) ({series}) >= {several:g} or sum by (reason) "
-            f"(min_over_time({series}[{old}]) and {series} offset {old}) > 0",
+            f"(min_over_time((max by (sku, reason) ({series}))[{old}:{step}]) "
+            f"and max by (sku, reason) ({series} offset {old})) > 0",
             after,
             f"{kind} jobs that GitHub keeps queued for a day: {{{{ $labels.reason }}}}.",
         )
@@ -266,13 +270,13 @@ def _machines(scale: float) -> Iterator[Alert]:
     )
     yield _of(
         FaultCode.MACHINES_NOT_TERMINATING,
-        "autoscaler_machines_not_terminating > 0",
+        "max(autoscaler_machines_not_terminating) > 0",
         10 * MINUTE,
         "Machines still exist after three requests to terminate them, and cost money: {{ $value }}.",
     )
     yield _of(
         FaultCode.MACHINES_UNVERIFIED,
-        "autoscaler_machines_unverified + autoscaler_machines_foreign > 0",
+        "max(autoscaler_machines_unverified + autoscaler_machines_foreign) > 0",
         DAY,
         "Machines count in the limits, and only an operator can decide about them: {{ $value }}.",
     )
@@ -311,7 +315,8 @@ def _github(scale: float) -> Iterator[Alert]:
     )
     yield _of(
         FaultCode.GITHUB_BUDGET_LOW,
-        "autoscaler_github_rate_limit_remaining / (autoscaler_github_rate_limit > 0) < {share}",
+        "min by (app, account, resource) "
+        "(autoscaler_github_rate_limit_remaining / (autoscaler_github_rate_limit > 0)) < {share}",
         5 * MINUTE,
         "App {{ $labels.app }} has {{ $value | humanizePercentage }} of its requests to GitHub left this hour.",
     )

@@ -227,6 +227,7 @@ class PrometheusTelemetry(CallMetrics):
 
     def replica(self, *, leads: bool, epoch: int) -> None:
         """Set whether this process leads, and the epoch of the lease (0 without one)."""
+        self.leads = leads
         self.gauges["leader"].set(leads)
         self.gauges["lease_epoch"].set(epoch)
 

@@ -196,6 +196,9 @@ HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str, str]] = {
 }
 """As above, after the upper bounds of the buckets. Each has one without a bound, too."""
 
+OF_EVERY_REPLICA = frozenset(("build", "leader", "lease_epoch", "deliveries"))
+"""What a replica that does not lead has, too: it knows no jobs and machines, so 0 would be wrong."""
+
 
 class Series:
     """All metrics, with the prefix `autoscaler_`, and those of the process."""
@@ -232,6 +235,8 @@ class Series:
             )
             for name, (buckets, text, labels) in HISTOGRAMS.items()
         }
+        self.leads = True
+        """Whether this process leads the fleet. Otherwise it shows the metrics of OF_EVERY_REPLICA."""
         self.shown: dict[tuple[Gauge, tuple[str, ...]], float] = {}
         """Present values of the gauges that `Telemetry.fleet` sets."""
         self._show_zeroes(skus)
@@ -245,6 +250,9 @@ class Series:
     def render(self) -> Iterator[bytes]:
         """Yield all metrics in Prometheus' text format, one at a time. The media type is `content_type`."""
         for metric in self._registry.collect():
+            prefix, _, name = metric.name.partition("_")
+            if prefix == "autoscaler" and not self.leads and name not in OF_EVERY_REPLICA:
+                continue
             yield generate_latest(_WithoutCreated(metric))
 
     def _show_zeroes(self, skus: Iterable[SkuName]) -> None:

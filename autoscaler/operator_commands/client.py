@@ -126,7 +126,7 @@ class OperatorClient:
         Raises: OSError, HTTPException, ValueError.
         """
         until = self._now() + UNTIL_LED
-        told = False
+        said = False
         with ExitStack() as lines:
             lines.enter_context(waiting_for(f"{self._url}, at most {PATIENCE:.0f} s"))
             while True:
@@ -137,11 +137,11 @@ class OperatorClient:
                     if pause is None or self._now() + pause > until:
                         raise
                     error.close()
-                if not told:
+                if not said:
                     lines.close()
                     what = f"a replica of {self._url} to lead, at most {UNTIL_LED:.0f} s"
                     lines.enter_context(waiting_for(what))
-                    told = True
+                    said = True
                 self._sleep(pause)
 
     def _answer(self, request: urllib.request.Request) -> dict[str, Any]:

@@ -70,6 +70,23 @@ def test_known_series_exist_from_the_start_with_zero() -> None:
         assert value(telemetry, "deliveries_total", outcome=answer) == 0
 
 
+def test_a_replica_that_does_not_lead_shows_nothing_that_only_the_leader_knows() -> None:
+    telemetry = make()
+    telemetry.replica(leads=False, epoch=7)
+    names = {name for name, _ in samples(telemetry) if not name.startswith("process_")}
+    assert names == {
+        "autoscaler_build_info",
+        "autoscaler_deliveries_total",
+        "autoscaler_leader",
+        "autoscaler_lease_epoch",
+    }
+    assert value(telemetry, "leader") == 0
+    assert value(telemetry, "lease_epoch") == 7
+    telemetry.replica(leads=True, epoch=8)
+    assert value(telemetry, "leader") == 1
+    assert value(telemetry, "jobs_waiting", sku=GPU) == 0
+
+
 def test_prices_are_shown_by_their_source_and_when_they_were_read() -> None:
     telemetry = make()
     for kind in (CapacityType.SPOT, CapacityType.ON_DEMAND):

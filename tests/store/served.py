@@ -75,6 +75,14 @@ class Served:
                 return
             await asyncio.sleep(0.02)
 
+    async def until_logged(self, words: str) -> None:
+        """Wait until its log has these words."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                if words in self.log():
+                    return
+                await asyncio.sleep(0.05)
+
     def listens(self) -> int | None:
         """Return the port that its log names, or None."""
         found = re.search(r'"on": "127\.0\.0\.1:(\d+)"', self.log())

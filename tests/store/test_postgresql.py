@@ -316,6 +316,7 @@ async def test_a_controller_serves_from_a_server_and_its_commands_say_what_to_us
     fleet.write_text(fleet.read_text().replace(f"sqlite:///{served.store}", url))
     for first in (1, 3):
         process = await served.start()
+        await served.until_logged('"serving"')  # it leads, and keeps connections open
         assert await served.deliver(first, first + 1) == [202, 202], served.log()
         process.terminate()
         async with asyncio.timeout(PATIENCE):

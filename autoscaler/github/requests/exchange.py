@@ -103,9 +103,9 @@ class Answer:
 
 
 class NotSentError(Exception):
-    """The request was not sent: no DNS name, connection or TLS session. `outcome` is for metrics.
+    """The request was not sent: no DNS name, connection or TLS session, or this process does not lead.
 
-    `lasting`: a retry will not help, such as with a certificate that is not trusted.
+    `outcome` is for metrics. `lasting`: a retry will not help, such as with a certificate that is not trusted.
     """
 
     def __init__(self, outcome: str, detail: str, *, lasting: bool = False) -> None:

@@ -97,7 +97,8 @@ POLICIES: Mapping[Outcome, Policy] = {
         *(_A.AGAIN, _A.LATER, _A.LOOK_UP),
     ),
     Outcome.NOT_SENT: Policy(
-        "no DNS name, no connection or no TLS session", *(_A.AGAIN, _A.LATER, _A.LATER)
+        "no DNS name, no connection or no TLS session; a write while another replica leads",
+        *(_A.AGAIN, _A.LATER, _A.LATER),
     ),
     Outcome.UNTRUSTED: Policy(
         "a certificate that is not trusted; a link away from the API's origin",

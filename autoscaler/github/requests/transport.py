@@ -1,6 +1,7 @@
 """Sends a request to GitHub over HTTP once, with limits of time and size, and counts it.
 
 Raises NotSentError if the request was not sent, and NoAnswerError if no readable answer arrived.
+Sends a request that changes something only while this process leads, and waits no longer for its answer.
 Does not retry, except that aiohttp repeats a GET or DELETE once if a reused connection was closed.
 gidgethub expands URL templates, and parses links and the JSON of successful answers. Errors that
 gidgethub raises (HTML, unknown statuses, other charsets) become NoAnswerError.
@@ -8,6 +9,7 @@ gidgethub raises (HTML, unknown statuses, other charsets) become NoAnswerError.
 
 import email.utils
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,6 +21,7 @@ import gidgethub
 from gidgethub import sansio
 
 from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.replicas import Leads, leads_forever
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.requests.exchange import (
     BROKEN,
@@ -49,9 +52,11 @@ class Transport:
         clock: Clock,
         telemetry: Telemetry,
         wall: Callable[[], Instant] | None = None,
+        leads: Leads = leads_forever,
     ) -> None:
         """`wall` is the clock that is compared with GitHub's, in Unix seconds, if it is not `clock`."""
         self._wall = wall or clock.now
+        self._leads = leads
         self._settings = settings
         self._clock = clock
         self._telemetry = telemetry
@@ -107,9 +112,10 @@ class Transport:
             await session.close()
 
     async def _exchange(self, request: Request, url: str, token: str) -> Answer:
+        limit = self._time_limit(request)
         # Always `from None`: aiohttp's exceptions contain the request's headers with the token.
         try:
-            return await self._round_trip(request, url, token)
+            return await self._round_trip(request, url, token, limit)
         except aiohttp.ClientConnectorCertificateError:
             detail = "GitHub's certificate is not trusted; add its CA to the system's certificates"
             raise NotSentError("certificate", detail, lasting=True) from None
@@ -119,11 +125,24 @@ class Transport:
             # The proxy refused the connection. Its message is omitted: it may be a whole page.
             raise NotSentError("not_connected", f"the proxy answered {error.status}") from None
         except TimeoutError:
-            raise NoAnswerError("timeout", f"no answer in {self._settings.timeout:g} s") from None
+            raise NoAnswerError("timeout", f"no answer in {limit:g} s") from None
         except aiohttp.ClientError as error:
             raise NoAnswerError("disconnected", type(error).__name__) from None
 
-    async def _round_trip(self, request: Request, url: str, token: str) -> Answer:
+    def _time_limit(self, request: Request) -> Seconds:
+        """Return how long the answer may take.
+
+        Raises NotSentError if the request changes something, and this process does not lead.
+        """
+        if request.effect is Effect.READ:
+            # The POST for an access token is one: an earlier leader's token disturbs none of the next one.
+            return self._settings.timeout
+        left = self._leads()
+        if left <= 0:
+            raise NotSentError("not_leading", "this process no longer leads the fleet")
+        return min(self._settings.timeout, left)
+
+    async def _round_trip(self, request: Request, url: str, token: str, limit: Seconds) -> Answer:
         headers = sansio.create_headers(self._settings.requester)
         headers["authorization"] = f"Bearer {token}"
         headers["x-github-api-version"] = _API_VERSION
@@ -141,6 +160,12 @@ class Transport:
             data=body,
             allow_redirects=False,
             proxy=self._proxy,
+            timeout=aiohttp.ClientTimeout(
+                total=limit,
+                connect=min(_CONNECT_TIMEOUT, limit * 0.75),
+                # aiohttp rounds longer times up to whole seconds.
+                ceil_threshold=math.inf,
+            ),
         ) as response:
             return _answer(request, response, await _read(response))
 
@@ -151,10 +176,6 @@ class Transport:
             # Unlimited: `RequestQueue` limits them, and waiting must not count as connection time.
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
-                timeout=aiohttp.ClientTimeout(
-                    total=self._settings.timeout,
-                    connect=min(_CONNECT_TIMEOUT, self._settings.timeout * 0.75),
-                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session

@@ -89,6 +89,9 @@ SSOTokenLoadError TokenRetrievalError UnauthorizedSSOTokenError
 """
 """Errors of boto3 that an operator must fix; no request was sent."""
 
+NOT_LEADING = "NotLeading"
+"""The code of a call that was not sent, because another process may lead the fleet by then."""
+
 _WITHOUT_ANSWER = """
 Closed ConnectTimeoutError ConnectionClosedError CredentialRetrievalError EndpointConnectionError
 ProxyConnectionError ReadTimeoutError ResponseParserError WorkerEnded WorkerTimeout
@@ -119,6 +122,7 @@ _LABELS = frozenset(
         *(code.partition(".")[0] for code in MEANINGS),
         *_FOR_OPERATORS.split(),
         *_WITHOUT_ANSWER.split(),
+        NOT_LEADING,
     }
 )
 

@@ -24,6 +24,7 @@ class Ec2Factory:
 
     def make(self, context: ProviderContext) -> Ec2Provider:
         """Return the provider (see `ProviderFactory`)."""
+        self._worker.leads = context.leads
         return Ec2Provider(
             self._provider_settings(context), context.telemetry, context.clock, self._worker
         )

@@ -21,6 +21,7 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
     provider_errors,
 )
+from autoscaler.controller.ports.replicas import Leads, leads_forever
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.catalogue import Offering
 from autoscaler.model.events import ListedMachine
@@ -57,10 +58,14 @@ class KubernetesProvider:
         telemetry: Telemetry,
         clock: Clock,
         api: ApiServer | None = None,
+        leads: Leads = leads_forever,
     ) -> None:
-        """Connects to `api` with the first request; by default, to the API server of the settings."""
+        """Connects to `api` with the first request; by default, to the API server of the settings.
+
+        That one is asked to change something only while this process `leads`.
+        """
         self._settings = settings
-        connection = api if api is not None else KubernetesApi(settings, telemetry, clock)
+        connection = api if api is not None else KubernetesApi(settings, telemetry, clock, leads)
         self.notices = PodNotices(connection, settings, clock)
         self._api = self.notices.api
         self._pending = PendingPods(clock, settings.pending_timeout)
@@ -202,7 +207,10 @@ class KubernetesFactory:
     def make(self, context: ProviderContext) -> KubernetesProvider:
         """Return the provider (see `ProviderFactory`)."""
         return KubernetesProvider(
-            self._provider_settings(context), context.telemetry, context.clock
+            self._provider_settings(context),
+            context.telemetry,
+            context.clock,
+            leads=context.leads,
         )
 
     def remake(self, context: ProviderContext) -> Callable[[Provider], Provider]:

@@ -85,8 +85,12 @@ async def replicas(
     async with AsyncExitStack() as stack:
         leading = Serving(LOOPBACK, None, endpoints or [machines(behind)], secret=lambda: secret)
         await stack.enter_async_context(leading)
-        pair: Pair
-        forward = ForwardEndpoint(lambda: pair.lease, None, None, most, limits)
+        pair: Pair | None = None
+
+        def lease() -> Lease | None:
+            return None if pair is None else pair.lease
+
+        forward = ForwardEndpoint(lease, None, None, most, limits)
         following = Serving(LOOPBACK, None, [own.health, forward])
         await stack.enter_async_context(following)
         urls = [f"http://{one.address}" for one in (following, leading)]

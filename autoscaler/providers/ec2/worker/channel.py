@@ -1,14 +1,17 @@
 """Runs the worker process: starts it, sends calls to it, and receives the answers.
 
 A call and its answer are JSON objects, one in each line. Restarts a worker that ended. Raises ProviderError
-if AWS refused a call, and OutcomeUnknownError if AWS may have carried it out. Does not repeat calls.
+if AWS refused a call, and OutcomeUnknownError if AWS may have carried it out. Does not repeat calls. Sends one
+that changes something only while this process leads, and waits no longer for its answer.
 docs/adr/0015-lines-of-json-to-the-aws-worker.md says why this is no library.
 """
 
 import asyncio
 import contextlib
 import json
+import math
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -16,9 +19,17 @@ from itertools import count
 from typing import Any, Protocol
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.replicas import LEADER_CLOCK, Leads, leads_forever
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.machines.failures import FailureClass
-from autoscaler.providers.ec2.errors import HINTS, meaning, outcome_unknown, unsent_failure_class
+from autoscaler.providers.ec2.errors import (
+    HINTS,
+    NOT_LEADING,
+    meaning,
+    outcome_unknown,
+    unsent_failure_class,
+)
+from autoscaler.providers.ec2.worker.operations import OPERATIONS
 
 THREADS = 16
 """Maximum number of calls in flight. Further calls wait in the controller, without a timeout."""
@@ -91,10 +102,17 @@ class _Worker:
         self._numbers = count(1)
         self._reader = asyncio.create_task(self._read_answers())
 
-    async def exchange(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a call and return its answer. Raises CallOutcomeUnknownError if the worker ends."""
+    async def exchange(
+        self, operation: str, arguments: Mapping[str, Any], left: Seconds
+    ) -> dict[str, Any]:
+        """Send a call and return its answer. Raises CallOutcomeUnknownError if the worker ends.
+
+        The worker refuses the call after `left` seconds.
+        """
         number = next(self._numbers)
         call = {"id": number, "operation": operation, "arguments": arguments}
+        if left < math.inf:
+            call["until"] = time.clock_gettime(LEADER_CLOCK) + left
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._pending[number] = answer
         try:
@@ -152,6 +170,8 @@ class WorkerChannel:
             "read": self._timeouts.read,
             "threads": THREADS,
         }
+        self.leads: Leads = leads_forever
+        """Given after the start, which does not wait for the store."""
         self._worker: _Worker | None = None
         self._starting = asyncio.Lock()
         self._slots = asyncio.Semaphore(THREADS)
@@ -185,13 +205,19 @@ class WorkerChannel:
 
     async def _exchange(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         worker = await self._living_worker()
+        left = self.leads() if OPERATIONS[operation].changes else math.inf
+        if left <= 0:
+            text = f"{operation} was not sent, because this process no longer leads the fleet"
+            raise CallOutcomeUnknownError(NOT_LEADING, text)
+        limit = min(self._timeouts.answer, left)
         try:
-            async with asyncio.timeout(self._timeouts.answer):
-                return await worker.exchange(operation, arguments)
+            async with asyncio.timeout(limit):
+                return await worker.exchange(operation, arguments, left)
         except TimeoutError:
-            # A call that hangs in spite of its timeouts blocks its thread, so a new worker is started.
-            worker.kill()
-            text = f"{operation} got no answer in {self._timeouts.answer:g} s"
+            if limit == self._timeouts.answer:
+                # A call that hangs in spite of its timeouts blocks its thread, so a new worker is started.
+                worker.kill()
+            text = f"{operation} got no answer in {limit:g} s"
             raise CallOutcomeUnknownError("WorkerTimeout", text) from None
 
     async def _living_worker(self) -> _Worker:
@@ -226,6 +252,9 @@ _END_PATIENCE: Seconds = 5.0
 def failure_of(answer: Mapping[str, Any]) -> ProviderError | CallOutcomeUnknownError:
     """Return the error for a worker's answer that has an `error`."""
     code, message = answer["error"], answer["message"]
+    if code == NOT_LEADING:
+        # The outcome is that of the requests of the process that leads now.
+        return CallOutcomeUnknownError(code, message)
     if not answer["sent"]:
         return ProviderError(unsent_failure_class(code), code, message, hint=HINTS.get(code))
     if not answer["status"] or outcome_unknown(code, answer["status"]):

@@ -35,13 +35,15 @@ class Operation(NamedTuple):
 
     `parameters` returns boto3's for a call's arguments, `result` what is kept of an answer to them. With a
     `page_size` the API lists in pages: the argument `page` is the token of a page, or None for the first one,
-    and the result of the call is the page's rows with the token of the next page.
+    and the result of the call is the page's rows with the token of the next page. One that `changes` something
+    is sent only while the controller leads.
     """
 
     parameters: Callable[[Arguments], dict[str, Any]]
     result: Callable[[Any, Arguments], object]
     service: str = "ec2"
     page_size: int = 0
+    changes: bool = False
 
 
 def _fleet(answer: Any, arguments: Arguments) -> tuple[list[FleetInstanceRow], list[FleetErrorRow]]:
@@ -227,7 +229,7 @@ def _nothing(_answer: Any, _arguments: Arguments) -> None: ...
 
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
-        "CreateFleet": Operation(dict, _fleet),
+        "CreateFleet": Operation(dict, _fleet, changes=True),
         "CreateLaunchTemplate": Operation(
             lambda said: {
                 "LaunchTemplateName": said["name"],
@@ -235,8 +237,11 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
                 "TagSpecifications": [{"ResourceType": "launch-template", "Tags": said["tags"]}],
             },
             lambda answer, _: answer["LaunchTemplate"]["LaunchTemplateId"],
+            changes=True,
         ),
-        "DeleteLaunchTemplate": Operation(lambda said: {"LaunchTemplateId": said["id"]}, _nothing),
+        "DeleteLaunchTemplate": Operation(
+            lambda said: {"LaunchTemplateId": said["id"]}, _nothing, changes=True
+        ),
         "DeleteMessageBatch": Operation(
             lambda said: {
                 "QueueUrl": said["url"],
@@ -247,8 +252,9 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             },
             _refused_deletions,
             "sqs",
+            changes=True,
         ),
-        "DeleteVolume": Operation(lambda said: {"VolumeId": said["id"]}, _nothing),
+        "DeleteVolume": Operation(lambda said: {"VolumeId": said["id"]}, _nothing, changes=True),
         # Not by id: EC2 refuses the whole call if one of the reservations does not exist.
         "DescribeCapacityReservations": Operation(
             lambda _: {}, _each("CapacityReservations", _reservation), page_size=1000
@@ -340,7 +346,9 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             lambda answer, _: [_message(one) for one in answer.get("Messages", ())],
             "sqs",
         ),
-        "TerminateInstances": Operation(lambda said: {"InstanceIds": list(said["ids"])}, _nothing),
+        "TerminateInstances": Operation(
+            lambda said: {"InstanceIds": list(said["ids"])}, _nothing, changes=True
+        ),
     }
 )
 """Every operation by the name of its API."""

@@ -6,6 +6,7 @@ controller was killed. Ignores signals, so that it does not end before the contr
 """
 
 import json
+import math
 import os
 import signal
 import sys
@@ -105,7 +106,7 @@ def answer(
     clients: Clients, sent_requests: SentRequests, call: Mapping[str, Any]
 ) -> dict[str, object]:
     """Make one call. Return `{"result"}`, or `{"error"}` with its code, message and `sent`."""
-    sent_requests.begin()
+    sent_requests.begin(call.get("until", math.inf))
     try:
         return {"result": clients.call(call["operation"], call["arguments"])}
     except ClientError as error:

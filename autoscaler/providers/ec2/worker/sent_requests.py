@@ -1,4 +1,4 @@
-"""Finds out whether a call's request may have reached AWS, or was certainly not sent.
+"""Finds out whether a call's request may have reached AWS, or was certainly not sent. Refuses to send one late.
 
 Runs in the worker process.
 Sources: botocore's `endpoint.py` emits `before-send` right before the HTTP request, after the
@@ -7,8 +7,10 @@ credentials were resolved and the request was signed; its `httpsession.py` turns
 it had reached a proxy, so a connection lost after the request shows as a ProxyError, too.
 """
 
+import math
 import ssl
 import threading
+import time
 from typing import Any
 
 from botocore.exceptions import (
@@ -20,12 +22,18 @@ from botocore.exceptions import (
 from urllib3.exceptions import ConnectTimeoutError as NoConnectionInTimeError
 from urllib3.exceptions import NewConnectionError, ProxyError
 
+from autoscaler.controller.ports.replicas import LEADER_CLOCK
+
 _TUNNEL_REFUSED = "Tunnel connection failed"
 """The beginning of http.client's error text if a proxy refuses CONNECT."""
 
 
+class NotLeading(Exception):  # noqa: N818 - its name is the code of the answer
+    """The call came too late: the controller may no longer lead the fleet. Nothing was sent."""
+
+
 class SentRequests:
-    """Remembers for each thread whether the request of its call was sent."""
+    """Remembers for each thread whether the request of its call was sent, and until when it may be."""
 
     def __init__(self) -> None:
         self._of_this_thread = threading.local()
@@ -35,9 +43,14 @@ class SentRequests:
         client.meta.events.register("before-send", self._note_sent)
         return client
 
-    def begin(self) -> None:
-        """Start a call in this thread: its request has not been sent."""
+    def begin(self, until: float = math.inf) -> None:
+        """Start a call in this thread: its request has not been sent.
+
+        It may be sent before the moment `until` of LEADER_CLOCK. This process or the controller may be stopped
+        for any time after the controller has sent the call.
+        """
         self._of_this_thread.sent = False
+        self._of_this_thread.until = until
 
     def may_have_arrived(self, error: Exception) -> bool:
         """Return whether AWS may have carried out the thread's call, which failed with `error`.
@@ -47,6 +60,8 @@ class SentRequests:
         return self._of_this_thread.sent and not _was_never_connected(error)
 
     def _note_sent(self, **_: object) -> None:
+        if time.clock_gettime(LEADER_CLOCK) >= self._of_this_thread.until:
+            raise NotLeading("not sent, because the controller may no longer lead the fleet")
         self._of_this_thread.sent = True
 
 

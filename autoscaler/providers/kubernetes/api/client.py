@@ -2,11 +2,13 @@
 
 Objects stay plain JSON: parsing 1,500 pods into the client's models takes seconds of CPU. Nothing here repeats
 a request, except once with fresh credentials: after a 401, or if the API server's certificate is not trusted.
-Such a request had no effect.
+Such a request had no effect. A request that changes something is sent only while this process leads, and waits
+no longer for its answer.
 """
 
 import asyncio
 import json
+import math
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.replicas import Leads, leads_forever
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.machines.failures import FailureClass
 from autoscaler.providers.kubernetes.api import paths
@@ -46,6 +49,7 @@ The answer to the creation of a pod repeats the pod. Without its spec and status
 5,500.
 """
 MERGE_PATCH = "application/merge-patch+json"
+_REVIEWS = frozenset({paths.TOKEN_REVIEWS, paths.ACCESS_REVIEWS})
 _AUTHENTICATION = [BEARER_TOKEN]
 _NAME_MISMATCH = frozenset({62, 64})
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH (OpenSSL, X509_STORE_CTX_get_error(3))."""
@@ -59,14 +63,26 @@ class _Request(NamedTuple):
     query: Mapping[str, str] | None = None
     body: Mapping[str, Any] | None = None
 
+    @property
+    def changes(self) -> bool:
+        """Whether the request changes something. A review is only an answer."""
+        return self.method not in ("GET", "HEAD") and self.path not in _REVIEWS
+
 
 class KubernetesApi:
     """The API server of one provider. Connects with the first request."""
 
-    def __init__(self, settings: KubernetesSettings, telemetry: Telemetry, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: KubernetesSettings,
+        telemetry: Telemetry,
+        clock: Clock,
+        leads: Leads = leads_forever,
+    ) -> None:
         self._settings = settings
         self._telemetry = telemetry
         self._clock = clock
+        self._leads = leads
         self._client: ApiClient | None = None
         self._retired: list[ApiClient] = []
         self._renewing = asyncio.Lock()
@@ -135,10 +151,10 @@ class KubernetesApi:
     async def _answer(self, request: _Request, limit: float) -> AsyncIterator["ClientResponse"]:
         with _network_errors(f"{request.method} {request.path}"):
             client = self._client or await self._connect()
-            answer = await _accepted(client, request, limit)
+            answer = await self._accepted(client, request, limit)
             if answer is None:
                 client = await self._renew(client)
-                answer = await _send(client, request, limit)
+                answer = await self._send(client, request, limit)
             try:
                 if answer.status >= 300:
                     raise _refusal(answer, await answer.read())
@@ -164,42 +180,51 @@ class KubernetesApi:
                 del self._retired[:-_RETIRED]
         return await self._connect()
 
+    async def _accepted(
+        self, client: "ApiClient", request: _Request, limit: float
+    ) -> "ClientResponse | None":
+        """Return the answer, or None if one side refused the credentials of the other one."""
+        import aiohttp
 
-async def _accepted(
-    client: "ApiClient", request: _Request, limit: float
-) -> "ClientResponse | None":
-    """Return the answer, or None if one side refused the credentials of the other one."""
-    import aiohttp
+        try:
+            answer = await self._send(client, request, limit)
+        except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError):
+            return None
+        if answer.status == 401:
+            answer.release()
+            return None
+        return answer
 
-    try:
-        answer = await _send(client, request, limit)
-    except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError):
-        return None
-    if answer.status == 401:
-        answer.release()
-        return None
-    return answer
+    async def _send(self, client: "ApiClient", request: _Request, limit: float) -> "ClientResponse":
+        import aiohttp
 
-
-async def _send(client: "ApiClient", request: _Request, limit: float) -> "ClientResponse":
-    is_creation = paths.operation(request.method, request.path) == "CreatePod"
-    with credential_errors():
-        # Without the body: it is plain JSON, which the library would copy value by value.
-        method, url, headers, _, _ = await client.param_serialize(
-            request.method,
-            request.path,
-            query_params=list((request.query or {}).items()),
-            header_params={
-                "Accept": METADATA if is_creation else ACCEPT,
-                "Content-Type": MERGE_PATCH if request.method == "PATCH" else JSON,
-            },
-            auth_settings=_AUTHENTICATION,
+        is_creation = paths.operation(request.method, request.path) == "CreatePod"
+        with credential_errors():
+            # Without the body: it is plain JSON, which the library would copy value by value.
+            method, url, headers, _, _ = await client.param_serialize(
+                request.method,
+                request.path,
+                query_params=list((request.query or {}).items()),
+                header_params={
+                    "Accept": METADATA if is_creation else ACCEPT,
+                    "Content-Type": MERGE_PATCH if request.method == "PATCH" else JSON,
+                },
+                auth_settings=_AUTHENTICATION,
+            )
+        if request.changes:
+            left = self._leads()
+            if left <= 0:
+                # The outcome is that of the requests of the process that leads now.
+                text = "not sent, because this process no longer leads the fleet"
+                raise OutcomeUnknownError(f"{request.method} {request.path}: {text}")
+            limit = min(limit, left)
+        # aiohttp rounds longer times up to whole seconds.
+        timeout = aiohttp.ClientTimeout(total=limit, ceil_threshold=math.inf)
+        answer = await client.rest_client.request(
+            method, url, headers=headers, body=request.body, _request_timeout=timeout
         )
-    answer = await client.rest_client.request(
-        method, url, headers=headers, body=request.body, _request_timeout=limit
-    )
-    found: ClientResponse = answer.response
-    return found
+        found: ClientResponse = answer.response
+        return found
 
 
 def _drop(answer: "ClientResponse") -> None:
