@@ -94,16 +94,25 @@ def make_controllers(
         public_url = url if balancer is None else balancer.url
         settings = fleet_settings(fleet, url.removeprefix("http://"), public_url, around)
         path.write_text(yaml.safe_dump(settings, sort_keys=False))
-        program = [*fleet.program, "-c", str(path)]
-        program += ["--clock-scale", str(clock.scale), "--clock-epoch", repr(clock.epoch)]
         name = "the controller" if balancer is None else f"replica {number}"
         log = folder / f"controller{suffix}.log"
-        processes.append(ControllerProcess(program, url, log, _environment(around.ec2), name))
+        processes.append(make_controller(fleet.program, clock, around.ec2, path, url, log, name))
     return Controllers(processes, balancer)
 
 
-def _environment(ec2: str) -> dict[str, str]:
-    return {
+def make_controller(
+    program: Sequence[str],
+    clock: SystemClock,
+    ec2: str,
+    fleet_file: Path,
+    url: str,
+    log: Path,
+    name: str = "the controller",
+) -> ControllerProcess:
+    """Return a controller that is not started. `program` is that of `LabFleet`, `ec2` is EC2's URL."""
+    words = [*program, "-c", str(fleet_file)]
+    words += ["--clock-scale", str(clock.scale), "--clock-epoch", repr(clock.epoch)]
+    environment = {
         "AWS_ENDPOINT_URL": ec2,
         "AWS_ACCESS_KEY_ID": "lab",
         "AWS_SECRET_ACCESS_KEY": "lab",  # not a secret: the lab accepts any value
@@ -112,6 +121,7 @@ def _environment(ec2: str) -> dict[str, str]:
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "no_proxy": "127.0.0.1",
     }
+    return ControllerProcess(words, url, log, environment, name)
 
 
 def is_follower(metrics: Mapping[str, float]) -> bool:
