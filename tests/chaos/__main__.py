@@ -20,9 +20,9 @@ from rich.progress import (
 
 from autoscaler.simulator.world.schedule import Schedule, from_json
 from tests.chaos.campaign import INTERRUPTED, Figures, campaign, quiet, stop_by_signals
-from tests.chaos.mix import schedule_of
 from tests.chaos.shrink import shrink
 from tests.chaos.trial import Outcome, play
+from tests.chaos.worlds import Worlds
 
 FOUND = Path(".cache/chaos")
 MISTAKEN = 2
@@ -49,11 +49,14 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=_positive, default=1000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--processes", type=_positive, default=2)
-    parser.add_argument(
-        "--clusters",
-        action="store_true",
-        help="worlds with Kubernetes clusters, every other with EC2",
-    )
+    for worlds, what in (
+        (Worlds.CLUSTERS, "worlds with Kubernetes clusters, every other with EC2"),
+        (Worlds.REPLICAS, "worlds with two or three replicas of the controller"),
+    ):
+        parser.add_argument(
+            f"--{worlds}", dest="worlds", action="store_const", const=worlds, help=what
+        )
+    parser.set_defaults(worlds=Worlds.EC2)
     parser.add_argument("--until-found", action="store_true", help="stop at the first violation")
     parser.add_argument("--tries", type=int, default=200, help="schedules played to shrink one")
     parser.add_argument("--folder", type=Path, default=FOUND, help="where schedules are written")
@@ -88,7 +91,7 @@ def _play(console: Console, options: argparse.Namespace) -> int:
                 bad = f"{len(figures.bad)} bad" if figures.bad else ""
                 progress.update(task, advance=1, description=bad)
 
-            campaign(seeds, figures, options.processes, each, options.until_found, options.clusters)
+            campaign(seeds, figures, options.processes, each, options.until_found, options.worlds)
     finally:
         console.print(figures.summary())
     for outcome in figures.bad[:SHRUNK]:
@@ -114,7 +117,7 @@ def _print_shrunk(console: Console, outcome: Outcome, options: argparse.Namespac
     def goes_wrong(part: Schedule) -> bool:
         return fails_with(part, kind)
 
-    small = shrink(schedule_of(outcome.seed, options.clusters), goes_wrong, options.tries)
+    small = shrink(options.worlds.schedule(outcome.seed), goes_wrong, options.tries)
     console.print(f"\nseed {outcome.seed}, shrunk to {len(small)} events: {outcome.violations[0]}")
     console.print(small.timeline())
     console.print(write_schedule(small, options.folder / f"{outcome.seed}.json"))

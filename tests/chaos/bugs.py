@@ -25,6 +25,7 @@ from pathlib import Path
 
 from tests.chaos.campaign import INTERRUPTED, stop_by_signals
 from tests.chaos.mix import LISTS_EVERY
+from tests.chaos.worlds import Worlds
 
 ROOT = Path(__file__).parents[2]
 PATCHES = Path(__file__).parent / "patches"
@@ -40,7 +41,11 @@ IN_TESTS_OF_CLUSTERS = (0, 2, 8, 12, 13, 30)
 """Seeds whose worlds with Kubernetes clusters `make test-systems` plays. They have all kinds of faults of
 clusters, and find the bugs of that provider."""
 
+IN_TESTS_OF_REPLICAS = range(40)
+"""Seeds whose worlds with replicas `make test-systems` plays. They find the bugs of leadership."""
+
 _OF_CLUSTERS = "autoscaler/providers/kubernetes/"
+_OF_REPLICAS = ("autoscaler/controller/replicas/", "autoscaler/controller/intake/inbox.py")
 _COPIED = ("autoscaler", "tests/chaos")
 _SHRUNK = re.compile(r"^seed (\d+), shrunk to (\d+) events: (.*)$", re.MULTILINE)
 
@@ -63,9 +68,12 @@ def names() -> list[str]:
     return sorted(path.stem for path in PATCHES.glob("*.patch"))
 
 
-def is_of_clusters(name: str) -> bool:
-    """Return whether a bug is in the Kubernetes provider: only worlds with clusters can find it."""
-    return _OF_CLUSTERS in (PATCHES / f"{name}.patch").read_text()
+def worlds_of(name: str) -> Worlds:
+    """Return the only worlds that can find a bug: those that run the code that it changes."""
+    patch = (PATCHES / f"{name}.patch").read_text()
+    if _OF_CLUSTERS in patch:
+        return Worlds.CLUSTERS
+    return Worlds.REPLICAS if any(part in patch for part in _OF_REPLICAS) else Worlds.EC2
 
 
 def hunt(name: str, tries: int = 200, folder: Path = FOUND) -> Hunt:
@@ -76,7 +84,8 @@ def hunt(name: str, tries: int = 200, folder: Path = FOUND) -> Hunt:
     began = time.monotonic()
     with planted(name) as copy:
         options = ["--until-found", "--seeds", str(WITHIN), "--tries", str(tries)]
-        options += ["--clusters"] if is_of_clusters(name) else []
+        worlds = worlds_of(name)
+        options += [] if worlds is Worlds.EC2 else [f"--{worlds}"]
         done = play_in(copy, *options, "--folder", str(copy / "found"))
         printed = _SHRUNK.search(done.stdout)
         seed, events, violation = printed.groups() if printed is not None else ("-1", "0", "")

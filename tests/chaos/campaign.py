@@ -14,8 +14,8 @@ from types import FrameType
 import structlog
 
 from autoscaler.simulator.world.schedule import FaultKind
-from tests.chaos.mix import schedule_of
 from tests.chaos.trial import Outcome, play
+from tests.chaos.worlds import Worlds
 
 _AT_ONCE = 4
 """Seeds in one task of a worker process, if all seeds are played."""
@@ -71,15 +71,14 @@ def campaign(
     processes: int = 2,
     each: Callable[[Outcome], None] = lambda _: None,
     until_found: bool = False,
-    clusters: bool = False,
+    worlds: Worlds = Worlds.EC2,
 ) -> None:
     """Play the seeds, count each in `figures`, and call `each` with its outcome.
 
-    `clusters`: play the seeds' worlds with Kubernetes clusters, and not those over EC2 alone.
     Stops at the first violation if `until_found`. After an exception such as Ctrl-C, the figures are
     those of the seeds played so far.
     """
-    for outcome in _outcomes(seeds, processes, 1 if until_found else _AT_ONCE, clusters):
+    for outcome in _outcomes(seeds, processes, 1 if until_found else _AT_ONCE, worlds):
         figures.count(outcome)
         each(outcome)
         if until_found and figures.bad:
@@ -87,7 +86,7 @@ def campaign(
 
 
 def _outcomes(
-    seeds: Sequence[int], processes: int, at_once: int, clusters: bool
+    seeds: Sequence[int], processes: int, at_once: int, worlds: Worlds
 ) -> Iterator[Outcome]:
     # In their order: which seed is the first to find something is the same each time.
     others = set(active_children())
@@ -98,7 +97,7 @@ def _outcomes(
     try:
         while True:
             for some in islice(left, _IN_FLIGHT * processes - len(waiting)):
-                waiting.append(pool.submit(play_some, some, clusters))
+                waiting.append(pool.submit(play_some, some, worlds))
             if not waiting:
                 return
             yield from waiting.popleft().result()
@@ -109,9 +108,9 @@ def _outcomes(
         pool.shutdown(cancel_futures=True)
 
 
-def play_some(seeds: Sequence[int], clusters: bool) -> list[Outcome]:
+def play_some(seeds: Sequence[int], worlds: Worlds) -> list[Outcome]:
     """Play a few seeds in this process."""
-    outcomes = [play(schedule_of(seed, clusters)) for seed in seeds]
+    outcomes = [play(worlds.schedule(seed)) for seed in seeds]
     gc.collect()
     return outcomes
 

@@ -84,6 +84,18 @@ OF_CLUSTERS = (
 )
 """The kinds that only worlds with clusters have."""
 
+OF_REPLICAS = (
+    K.LEADER_PAUSED,
+    K.LEADER_STOPPED,
+    K.FOLLOWER_KILLED,
+    K.STORE_CUT_OFF,
+    K.COMMIT_UNKNOWN,
+    K.STORE_DOWN,
+    K.STORE_FAILOVER,
+    K.HOSTS_DISAGREE,
+)
+"""The kinds that only worlds with replicas have. `replica_mix` has their ranges."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ranges:

@@ -1,5 +1,7 @@
 """The fleet of the chaos runs: four SKUs and two providers, with tight limits."""
 
+from dataclasses import replace
+
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import (
@@ -108,10 +110,18 @@ CATALOGUE = Catalogue(
     launch_rates={EAST: LaunchRate(Rate(5, 0.5)), WEST: LaunchRate(Rate(5, 0.5))},
 )
 
+SHORT_IDLE = IdlePolicy(timeout=120.0)
+"""For worlds of less than an hour, which end once the last machine has ended."""
+
 SETTING = Setting(
     catalogue=CATALOGUE,
     quota=QUOTA,
     boot={SkuName("gpu"): 40.0, SkuName("big"): 90.0, SkuName("cpu"): 25.0, SkuName("arm"): 30.0},
     telemetry=Telemetry(),
     pace=Pace(batch_idle=0.035, batch_max=1.0, tick=30.0),
+)
+
+SETTING_OF_REPLICAS = replace(
+    SETTING,
+    catalogue=replace(CATALOGUE, skus={sku.name: replace(sku, idle=SHORT_IDLE) for sku in SKUS}),
 )

@@ -17,6 +17,7 @@ from tests.chaos.fault_kinds import (
     NEED_LISTS,
     OF_CLUSTERS,
     OF_EC2,
+    OF_REPLICAS,
     OWN_GENERATOR,
     RANGES,
     K,
@@ -54,6 +55,7 @@ def schedule_of(seed: int, clusters: bool = False) -> Schedule:
     lists = seed % LISTS_EVERY == 0
     fleet = (Fleet.KUBERNETES, Fleet.BOTH)[seed % 2] if clusters else Fleet.EC2
     absent: tuple[FaultKind, ...] = OF_EC2 if fleet is Fleet.KUBERNETES else ()
+    absent = (*absent, *OF_REPLICAS)
     drawn = [k for k in FaultKind if k not in (*NEED_LISTS, *OWN_GENERATOR, *OF_CLUSTERS, *absent)]
     kinds = random.sample(drawn, random.randint(*KINDS))
     if lists:

@@ -5,28 +5,35 @@
 
 import json
 import subprocess
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from autoscaler.simulator.world.schedule import from_json
+from autoscaler.simulator.world.schedule import Fault, JobArrival, from_json
 from tests.chaos.bugs import (
     IN_TESTS,
     IN_TESTS_OF_CLUSTERS,
+    IN_TESTS_OF_REPLICAS,
     PATCHES,
     WITHIN,
     hunt,
-    is_of_clusters,
     main,
     names,
     planted,
     play_in,
+    worlds_of,
 )
-from tests.chaos.mix import schedule_of
 from tests.chaos.trial import play
+from tests.chaos.worlds import Worlds
 
 pytestmark = pytest.mark.systems
 
+SEEDS: Mapping[Worlds, Collection[int]] = {
+    Worlds.EC2: IN_TESTS,
+    Worlds.CLUSTERS: IN_TESTS_OF_CLUSTERS,
+    Worlds.REPLICAS: IN_TESTS_OF_REPLICAS,
+}
 AGAIN = "the mix has changed: python -m tests.chaos.bugs --keep finds schedules anew"
 
 
@@ -53,11 +60,12 @@ def test_a_planted_bug_is_found_by_a_shrunken_schedule(
 ) -> None:
     schedule = from_json((PATCHES / f"{name}.json").read_text())
     assert len(schedule) < 30
-    clusters = is_of_clusters(name)
-    assert schedule.seed in (IN_TESTS_OF_CLUSTERS if clusters else IN_TESTS)
-    whole = schedule_of(schedule.seed, clusters)
+    worlds = worlds_of(name)
+    assert schedule.seed in SEEDS[worlds]
+    whole = worlds.schedule(schedule.seed)
     assert {*schedule.jobs, *schedule.faults} <= {*whole.jobs, *whole.faults}, AGAIN
-    assert (schedule.lists, schedule.fleet) == (whole.lists, whole.fleet)
+    everything: frozenset[Fault | JobArrival] = frozenset((*whole.jobs, *whole.faults))
+    assert schedule == whole.without(everything - {*schedule.jobs, *schedule.faults})
     assert play(schedule).violations == ()
     done = replays[name]
     assert done.returncode == 1, done.stdout + done.stderr

@@ -7,12 +7,13 @@ import pytest
 from autoscaler.model.identifiers import SkuName
 from autoscaler.simulator.world.invariants import NO_HOLD_LEFT
 from autoscaler.simulator.world.schedule import FaultKind, Fleet
-from tests.chaos.bugs import IN_TESTS, IN_TESTS_OF_CLUSTERS, WITHIN
+from tests.chaos.bugs import IN_TESTS, IN_TESTS_OF_CLUSTERS, IN_TESTS_OF_REPLICAS, WITHIN
 from tests.chaos.campaign import Figures, campaign
-from tests.chaos.fault_kinds import OF_CLUSTERS, OF_EC2, RANGES
+from tests.chaos.fault_kinds import OF_CLUSTERS, OF_EC2, OF_REPLICAS, RANGES
 from tests.chaos.fleet import CATALOGUE
 from tests.chaos.mix import FIRST_BACKUP, LASTS, schedule_of
 from tests.chaos.trial import Outcome
+from tests.chaos.worlds import Worlds
 
 SEEDS = range(WITHIN)
 
@@ -55,8 +56,8 @@ def test_jobs_run_from_a_backup_to_its_restore_up_to_an_hour_later() -> None:
 
 def test_the_mix_has_every_kind_of_fault() -> None:
     drawn = {fault.kind for seed in SEEDS for fault in schedule_of(seed).faults}
-    assert drawn == set(FaultKind) - set(OF_CLUSTERS)
-    assert set(RANGES) == set(FaultKind)
+    assert drawn == set(FaultKind) - {*OF_CLUSTERS, *OF_REPLICAS}
+    assert set(RANGES) == set(FaultKind) - set(OF_REPLICAS)
 
 
 def test_every_second_world_with_clusters_has_ec2_too_and_all_kinds_of_fault() -> None:
@@ -64,20 +65,23 @@ def test_every_second_world_with_clusters_has_ec2_too_and_all_kinds_of_fault() -
     alone = [one for one in schedules if one.fleet is Fleet.KUBERNETES]
     assert [one.fleet for one in schedules[:4]] == 2 * [Fleet.KUBERNETES, Fleet.BOTH]
     assert not {fault.kind for one in alone for fault in one.faults} & set(OF_EC2)
-    assert {fault.kind for one in schedules for fault in one.faults} == set(FaultKind)
+    assert {fault.kind for one in schedules for fault in one.faults} == set(RANGES)
     for schedule in schedules:
         assert len({fault.kind for fault in schedule.faults} & set(OF_CLUSTERS)) >= 5
 
 
-@pytest.mark.parametrize(("seeds", "clusters"), [(range(7), False), (range(3), True)])
-def test_ten_worlds_full_of_faults_lose_no_job_and_leak_no_machine(
-    seeds: range, clusters: bool
+@pytest.mark.parametrize(
+    ("seeds", "worlds"),
+    [(range(7), Worlds.EC2), (range(3), Worlds.CLUSTERS), (range(5), Worlds.REPLICAS)],
+)
+def test_fifteen_worlds_full_of_faults_lose_no_job_and_leak_no_machine(
+    seeds: range, worlds: Worlds
 ) -> None:
     figures = Figures()
-    campaign(seeds, figures, processes=1, clusters=clusters)
+    campaign(seeds, figures, processes=1, worlds=worlds)
     assert [(outcome.seed, outcome.violations) for outcome in figures.bad] == []
     assert figures.seeds == len(seeds)
-    assert figures.jobs > 50 * len(seeds)
+    assert figures.jobs > (15 if worlds is Worlds.REPLICAS else 50) * len(seeds)
 
 
 @pytest.mark.systems
@@ -91,7 +95,7 @@ def test_under_all_faults_no_job_is_lost_and_no_machine_leaks() -> None:
     campaign(IN_TESTS, figures)
     assert [(outcome.seed, outcome.violations) for outcome in figures.bad] == []
     assert figures.seeds == len(IN_TESTS)
-    assert set(figures.seeds_with) == set(FaultKind) - set(OF_CLUSTERS)
+    assert set(figures.seeds_with) == set(FaultKind) - {*OF_CLUSTERS, *OF_REPLICAS}
 
 
 @pytest.mark.systems
@@ -103,10 +107,20 @@ def test_under_all_faults_no_job_is_lost_and_no_machine_leaks() -> None:
 )
 def test_under_all_faults_of_clusters_no_job_is_lost_and_no_pod_is_left() -> None:
     figures = Figures()
-    campaign(IN_TESTS_OF_CLUSTERS, figures, clusters=True)
+    campaign(IN_TESTS_OF_CLUSTERS, figures, worlds=Worlds.CLUSTERS)
     assert [(outcome.seed, outcome.violations) for outcome in figures.bad] == []
     assert figures.seeds == len(IN_TESTS_OF_CLUSTERS)
     assert set(figures.seeds_with) >= set(OF_CLUSTERS)
+
+
+@pytest.mark.systems
+def test_under_all_faults_of_replicas_one_leads_and_nothing_is_lost() -> None:
+    figures = Figures()
+    campaign(IN_TESTS_OF_REPLICAS, figures, worlds=Worlds.REPLICAS)
+    assert [(outcome.seed, outcome.violations) for outcome in figures.bad] == []
+    assert figures.seeds == len(IN_TESTS_OF_REPLICAS)
+    # A clock that is ahead from the start hits nothing.
+    assert set(figures.seeds_with) >= {*OF_REPLICAS} - {FaultKind.HOSTS_DISAGREE}
 
 
 @pytest.mark.systems

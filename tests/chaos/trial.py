@@ -8,6 +8,7 @@ from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs.job import Job, JobState
 from autoscaler.model.machines.interruptions import Rerun, RerunOutcome
 from autoscaler.model.machines.machine import Machine
+from autoscaler.simulator.world.controller.shared_store import SharedMemoryStore
 from autoscaler.simulator.world.instances import INJECTED, MAY_KILL, RETIRED_FOR
 from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.schedule import FaultKind, Schedule
@@ -15,6 +16,7 @@ from autoscaler.simulator.world.setting import Setting
 from autoscaler.simulator.world.virtual_time import EPOCH, run
 from autoscaler.simulator.world.world import SimulatedWorld
 from tests.chaos.cluster_fleets import SETTINGS
+from tests.chaos.fleet import SETTING_OF_REPLICAS
 
 PATIENCE: Seconds = 2.5 * 3600.0
 """Seconds after the last fault within which everything must end. An operator looks after an hour.
@@ -46,7 +48,8 @@ def play(
 
     Ends early after a violation that is `wanted`.
     """
-    setting = setting if setting is not None else SETTINGS[schedule.fleet]
+    if setting is None:
+        setting = SETTINGS[schedule.fleet] if schedule.replicas == 1 else SETTING_OF_REPLICAS
 
     async def scenario() -> Outcome:
         world = SimulatedWorld(setting, schedule)
@@ -68,7 +71,7 @@ def play(
 
 def final_violations(world: SimulatedWorld) -> list[str]:
     """Return the violations at the end, when the world is quiet or its time is over."""
-    return [*_wrong_jobs(world), *_unreported(world), *_left_over(world)]
+    return [*_wrong_jobs(world), *_unreported(world), *_left_over(world), *_lost(world)]
 
 
 def _wrong_jobs(world: SimulatedWorld) -> list[str]:
@@ -169,3 +172,15 @@ def _left_over(world: SimulatedWorld) -> list[str]:
     found += [f"{r.name} was left registered" for r in world.orphaned_registrations]
     found += [f"pod {n} was left" for c in world.clusters.values() for n in c.left_over]
     return found
+
+
+def _lost(world: SimulatedWorld) -> list[str]:
+    """Check that each delivery that was acknowledged is stored, and was applied."""
+    store = world.store
+    if not isinstance(store, SharedMemoryStore):
+        return []
+    acknowledged = [one for one in store.acknowledged if one not in store.applied]
+    lost = sum(one not in store.inbox for one in acknowledged)
+    found = [f"{lost} deliveries were acknowledged and are lost"] if lost else []
+    left = len(acknowledged) - lost
+    return found + ([f"{left} deliveries were acknowledged and never applied"] if left else [])

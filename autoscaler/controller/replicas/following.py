@@ -29,7 +29,7 @@ class Follower:
         self._store = store
         self._replica = replica
         self._pacing = pacing
-        self._session = 1
+        self._session = 0
         self._may_take_from: Instant = -math.inf
         self._logged_at: Instant = -math.inf
 
@@ -44,8 +44,9 @@ class Follower:
     async def _look(self, *, intake_only: bool) -> Lease | None:
         """Return the lease, and take it if it is free.
 
-        A new session may be with a server that took over and lacks what its predecessor wrote last, such as a
-        renewal. So a lease of an earlier session is over only after its whole length.
+        A new session, also the first one, may be with a server that took over and lacks what its predecessor
+        wrote last, such as a renewal. So a lease is over only after its whole length in one session. A new
+        replica does not wait for a lease that its holder gave up.
         """
         may_take = not intake_only and self._pacing.now() >= self._may_take_from
         try:
@@ -55,8 +56,9 @@ class Follower:
             self._note_failure(error)
             return None
         if lease.session != self._session:
+            given_up = self._session == 0 and lease.expires == 0.0
             self._session = lease.session
-            self._may_take_from = self._pacing.now() + LEASE_LENGTH
+            self._may_take_from = self._pacing.now() + (0.0 if given_up else LEASE_LENGTH)
         if self.lease is None or self.lease.epoch != lease.epoch:
             leader = lease.holder.name if not lease.expired else "nobody"
             _log.info("lease_seen", leader=leader, epoch=lease.epoch, mine=lease.mine)

@@ -48,6 +48,10 @@ class FaultSchedule:
         self.hits[kind] += 1
         return fault
 
+    def first(self, kind: FaultKind) -> Fault | None:
+        """Return the first fault of this kind, or None."""
+        return next(iter(self._faults.get(kind, ())), None)
+
     @property
     def calm_for(self) -> Seconds | None:
         """Return for how long no fault has been active, or None while one is."""

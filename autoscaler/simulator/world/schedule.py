@@ -86,6 +86,18 @@ class FaultKind(StrEnum):
     STORE_RESTORED = "store_restored"  # from a backup `target` s old; an operator looks at its end
     STORE_LOST = "store_lost"  # an operator looks at its end
 
+    # Replicas that share a store.
+    LEADER_PAUSED = "leader_paused"  # `target` calls of the ports later, until the fault ends
+    LEADER_STOPPED = "leader_stopped"  # with SIGTERM; started again when the fault ends
+    FOLLOWER_KILLED = "follower_killed"  # number `target`; started again when the fault ends
+    STORE_CUT_OFF = "store_cut_off"  # from the leader (`target` 0), or from replica `target`
+    COMMIT_UNKNOWN = "commit_unknown"  # every n-th transaction: stored, and its answer lost
+    STORE_DOWN = "store_down"  # no connection, and all break
+    STORE_FAILOVER = (
+        "store_failover"  # the next server lacks the last `target` s; down until it ends
+    )
+    HOSTS_DISAGREE = "hosts_disagree"  # every second host's clock is `target` s ahead, always
+
     # Operators.
     OPERATOR_HOLDS = (
         "operator_holds"  # one pauses, drains or quarantines what `target` chooses, until it ends
@@ -173,13 +185,17 @@ class JobArrival:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """All jobs and faults of a world. `lists`: the account has calls to spare for GitHub's lists."""
+    """All jobs and faults of a world. `lists`: the account has calls to spare for GitHub's lists.
+
+    With several `replicas` of the controller, they share a store.
+    """
 
     seed: int
     jobs: tuple[JobArrival, ...]
     faults: tuple[Fault, ...]
     lists: bool = False
     fleet: Fleet = Fleet.EC2
+    replicas: int = 1
 
     @property
     def faults_end(self) -> Seconds:
@@ -226,6 +242,7 @@ def from_json(text: str) -> Schedule:
             tuple(Fault(**{**fault, "kind": FaultKind(fault["kind"])}) for fault in said["faults"]),
             bool(said.get("lists", False)),
             Fleet(said.get("fleet", Fleet.EC2)),
+            int(said.get("replicas", 1)),
         )
     except (KeyError, TypeError, AttributeError) as wrong:
         raise ValueError(f"not a schedule: {wrong!r}") from wrong

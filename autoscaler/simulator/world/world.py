@@ -26,6 +26,8 @@ from autoscaler.simulator.world.cluster.pods import SimulatedCluster
 from autoscaler.simulator.world.controller.clock import BusyClock, HostClock
 from autoscaler.simulator.world.controller.ids import SequentialIds
 from autoscaler.simulator.world.controller.process import ControllerProcess, settings
+from autoscaler.simulator.world.controller.replicas import OF_REPLICAS, Replicas
+from autoscaler.simulator.world.controller.shared_store import SharedMemoryStore
 from autoscaler.simulator.world.controller.store import MemoryStore
 from autoscaler.simulator.world.controller.supervisor import Supervisor
 from autoscaler.simulator.world.ec2.machine import Surroundings
@@ -66,7 +68,7 @@ class SimulatedWorld:
         self._began = asyncio.get_running_loop().time()
         self._ids = SequentialIds()
         self.fault_schedule = FaultSchedule(schedule.faults, self._began)
-        self.store = MemoryStore()
+        self.store = self._store()
         self._latency = self.store.latency
         self.invariants = Invariants(setting.catalogue, self.store)
         self.invariants.hidden = self._hidden
@@ -75,9 +77,7 @@ class SimulatedWorld:
         self.store.on_commit = self.invariants.recorded
         self._unlisted_since_rewound: set[ProviderName] = set()
         self._rewound_at: Instant = -math.inf
-        self.supervisor = Supervisor(
-            self._make, self.store, self.fault_schedule, self.invariants.note, self._rewound
-        )
+        self.supervisor = self._supervisor()
         self.webhooks = Webhooks(self.fault_schedule, _now, self.supervisor.deliver)
         self.actions = Actions(self.fault_schedule, _now, self.webhooks.send)
         self.github = SimulatedGitHub(
@@ -173,7 +173,7 @@ class SimulatedWorld:
         for fault in self._schedule.faults:
             begin = self._hold if fault.kind is FaultKind.OPERATOR_HOLDS else self._begin
             loop.call_at(self._began + fault.at, begin, fault)
-            if fault.kind is FaultKind.STORE_RESTORED:
+            if fault.kind in (FaultKind.STORE_RESTORED, FaultKind.STORE_FAILOVER):
                 kept_at = max(0.0, fault.at - fault.target)
                 loop.call_at(self._began + kept_at, self.supervisor.back_up, fault)
 
@@ -211,22 +211,56 @@ class SimulatedWorld:
         """Return whether the controller's clock jumped in the last minute, and after the machine's launch."""
         return machine.launched_at <= self._clock_jumped_at >= _now() - 60.0
 
-    def _make(self, process: Process) -> ControllerProcess:
-        host = HostClock(self.fault_schedule)
-        watched = replace(self.settings, process_tasks=(host.stop_if_set_back,))
-        return ControllerProcess(self.ports(host), watched, process)
+    def _store(self) -> MemoryStore:
+        if self._schedule.replicas == 1:
+            return MemoryStore()
+        return SharedMemoryStore(self.fault_schedule, self._note)
+
+    def _note(self, violation: str) -> None:
+        self.invariants.note(violation)
+
+    def _supervisor(self) -> Supervisor | Replicas:
+        schedule, faults, note = self._schedule, self.fault_schedule, self.invariants.note
+        if not isinstance(self.store, SharedMemoryStore):
+            return Supervisor(self._make, self.store, faults, note, self._rewound)
+        if faults.first(FaultKind.HOSTS_DISAGREE) is not None:
+            self.store.took_over = self._clock_jumps
+        return Replicas(
+            schedule.replicas,
+            schedule.seed,
+            self.store,
+            faults,
+            self._make,
+            self._host_clock,
+            parse,
+            note,
+            self._rewound,
+        )
+
+    def _make(self, process: Process, host: int = 1) -> ControllerProcess:
+        clock = self._host_clock(host)
+        watched = replace(self.settings, process_tasks=(clock.stop_if_set_back,))
+        return ControllerProcess(self.ports(clock, self._ahead(host)), watched, process)
+
+    def _host_clock(self, host: int) -> HostClock:
+        return HostClock(self.fault_schedule, self._ahead(host))
+
+    def _ahead(self, host: int) -> Seconds:
+        """Return by how many seconds the clock of a host is ahead."""
+        differ = self.fault_schedule.first(FaultKind.HOSTS_DISAGREE)
+        return float(differ.target) if differ is not None and host % 2 == 0 else 0.0
 
     @property
     def settings(self) -> Settings:
         """A controller's settings."""
         return settings(self._setting.catalogue, parse, self._setting.pace)
 
-    def ports(self, host: HostClock) -> Ports:
-        """Return the ports of one process, which has its own clocks."""
+    def ports(self, host: HostClock, ahead: Seconds = 0.0) -> Ports:
+        """Return the ports of one process, which has its own clocks, `ahead` by so many seconds."""
         return Ports(
             clock=host,
             pacing=host,
-            background=BusyClock(self.fault_schedule),
+            background=BusyClock(self.fault_schedule, ahead),
             ids=self._ids,
             telemetry=self._setting.telemetry,
             store=self.store,
@@ -234,6 +268,7 @@ class SimulatedWorld:
             lists=self.lists,
             reruns=self.reruns,
             providers=self._connected(host),
+            shared=self.store if isinstance(self.store, SharedMemoryStore) else None,
         )
 
     def _connected(self, clock: Clock) -> dict[ProviderName, Provider]:
@@ -264,9 +299,16 @@ class SimulatedWorld:
                 asyncio.get_running_loop().call_later(fault.lasts, self._repair_store)
             case FaultKind.CLOCK_JUMP:
                 self._jump(fault)
-            case kind if kind in OF_CLUSTERS and self.clusters:
-                names = list(self.clusters)
-                self.clusters[names[fault.target % len(names)]].begin(fault)
+            case kind if kind in OF_REPLICAS | OF_CLUSTERS:
+                self._begin_elsewhere(fault)
+
+    def _begin_elsewhere(self, fault: Fault) -> None:
+        """Begin a fault of the replicas, or of a cluster."""
+        if isinstance(self.supervisor, Replicas) and fault.kind in OF_REPLICAS:
+            self.supervisor.begin(fault)
+        elif self.clusters:
+            names = list(self.clusters)
+            self.clusters[names[fault.target % len(names)]].begin(fault)
 
     def _hold(self, fault: Fault) -> None:
         self.operator.hold(fault.target, fault.lasts, self._count_hold)

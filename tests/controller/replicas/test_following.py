@@ -60,6 +60,23 @@ async def test_a_lease_of_an_earlier_session_is_honoured_for_its_whole_length() 
 
 
 @on_virtual_time
+async def test_a_new_replica_honours_a_lease_for_its_whole_length() -> None:
+    """Its first session may be with a server that took over, too."""
+    store = LeasedStore()
+    store.lease = replace(store.lease, expires=EPOCH - 1.0, expired=True)
+    await following(store)
+    assert EPOCH + LEASE_LENGTH <= store.taken_at[0] < EPOCH + LEASE_LENGTH + 1.0
+
+
+@on_virtual_time
+async def test_a_new_replica_takes_a_lease_that_was_given_up() -> None:
+    store = LeasedStore()
+    store.lease = replace(store.lease, expires=0.0, expired=True)
+    await following(store)
+    assert store.taken_at[0] <= EPOCH + LOOK_EVERY
+
+
+@on_virtual_time
 async def test_a_store_that_is_not_reached_is_logged_once_a_minute() -> None:
     store = LeasedStore()
     follower = Follower(store, ME, VirtualClock())

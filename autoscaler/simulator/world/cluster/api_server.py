@@ -18,6 +18,7 @@ from autoscaler.simulator.world.cluster.nodes import ENDED, Node
 from autoscaler.simulator.world.cluster.registry import Object, Registry, timestamp
 from autoscaler.simulator.world.cluster.tokens import review
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
+from autoscaler.simulator.world.processes import send
 from autoscaler.simulator.world.schedule import FaultKind
 
 LATENCY: Seconds = 0.05
@@ -105,7 +106,7 @@ class ApiServer:
             await asyncio.sleep(LATENCY)
             creates = method == "POST" and path.endswith("/pods")
             return _status(500, "InternalError", next(self._errors) if creates else _ETCD)
-        answer = self._carried_out(method, path, query, body)
+        answer = self._sent(method, path, query, body)
         slow = hit(FaultKind.API_SLOW)
         wait = LATENCY if slow is None else float(slow.target)
         await asyncio.sleep(min(wait, CLIENT_TIMEOUT))
@@ -149,6 +150,16 @@ class ApiServer:
             raise BrokenConnectionError
         if self._fault_schedule.hit(FaultKind.WATCH_BREAKS):
             raise BrokenConnectionError
+
+    def _sent(self, method: str, path: str, query: Mapping[str, str], body: Object) -> Answer:
+        """Carry a request out. Raises BrokenConnectionError if it changes something and was not sent."""
+
+        def effect() -> Answer:
+            return self._carried_out(method, path, query, body)
+
+        if method == "GET" or path.endswith("/tokenreviews"):
+            return effect()
+        return send(effect, BrokenConnectionError)
 
     def _carried_out(
         self, method: str, path: str, query: Mapping[str, str], body: Object

@@ -10,14 +10,17 @@ from autoscaler.simulator.world.virtual_time import EPOCH
 
 
 class HostClock:
-    """The clock of one controller process. The wall clock of its host has the scheduled jumps."""
+    """The clock of one controller process. The wall clock of its host has the scheduled jumps.
 
-    def __init__(self, fault_schedule: FaultSchedule) -> None:
+    It is `ahead` of the world's by so many seconds.
+    """
+
+    def __init__(self, fault_schedule: FaultSchedule, ahead: Seconds = 0.0) -> None:
         loop = asyncio.get_running_loop()
 
         def wall() -> Instant:
             jump = fault_schedule.active(FaultKind.CLOCK_JUMP)
-            return EPOCH + loop.time() + (jump.target if jump is not None else 0.0)
+            return EPOCH + ahead + loop.time() + (jump.target if jump is not None else 0.0)
 
         self._clock = SystemClock(unscaled=wall, monotonic=loop.time)
         self.stop_if_set_back = self._clock.stop_if_set_back

@@ -16,7 +16,7 @@ from autoscaler.controller.reconciler import Pace
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.ledger.records.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
-from autoscaler.model.identifiers import Installations, ProviderName
+from autoscaler.model.identifiers import Installations, ProviderName, Seconds
 from autoscaler.simulator.world.processes import OWNER, Process, Tasks
 
 T = TypeVar("T")
@@ -46,6 +46,21 @@ def settings(catalogue: Catalogue, parse: Parse, pace: Pace) -> Settings:
     return Settings(catalogue=for_sale, health_checks=health_checks, parse=parse, pace=pace)
 
 
+async def answered(request: asyncio.Task[T], within: Seconds) -> T:
+    """Return a process's answer. Without one in time the request goes on. Raises ProcessGoneError."""
+    request.add_done_callback(_forget)
+    done, _ = await asyncio.wait({request}, timeout=within)
+    if not done or request.cancelled():
+        raise ProcessGoneError
+    return request.result()
+
+
+def _forget(request: asyncio.Task[Any]) -> None:
+    """Retrieve the error of a request, whose client may have left."""
+    if not request.cancelled():
+        request.exception()
+
+
 class ControllerProcess:
     """One process, from its start to its end by a failure, SIGTERM or SIGKILL."""
 
@@ -53,9 +68,17 @@ class ControllerProcess:
         self.crash_point = process.crash_point
         self.running: asyncio.Task[None] | None = None
         self.controller: Controller | None = None
+        self.answers_within: Seconds | None = None
+        """How long a client waits for an answer. None: for ever."""
+        self._ended = False
         self._ports = ports
         self._settings = settings
         self._tasks = Tasks(process)
+
+    @property
+    def gone(self) -> bool:
+        """Return whether it has ended, so that no request reaches it."""
+        return self._ended or self.crash_point.reached.is_set()
 
     @property
     def crashes(self) -> list[BaseException]:
@@ -70,7 +93,7 @@ class ControllerProcess:
     @property
     def ready(self) -> Controller:
         """Return the controller. Raises ProcessGoneError before it has loaded the store, and after a crash."""
-        if self.controller is None or self.crash_point.reached.is_set():
+        if self.controller is None or self.gone:
             raise ProcessGoneError
         return self.controller
 
@@ -80,9 +103,11 @@ class ControllerProcess:
 
     async def serve(self, request: Coroutine[Any, Any, T]) -> T:
         """Answer a request in this process. Raises ProcessGoneError if the process ends before the answer."""
-        if self.crash_point.reached.is_set() or self.running is None or self.running.done():
+        if self.gone or self.running is None or self.running.done():
             request.close()
             raise ProcessGoneError
+        if self.answers_within is not None:
+            return await answered(self._own(request), self.answers_within)
         try:
             return await self._own(request)
         except asyncio.CancelledError:
@@ -94,6 +119,20 @@ class ControllerProcess:
     async def kill(self) -> None:
         """Stop everything at once, without any answer: SIGKILL."""
         self.crash_point.reached.set()
+        await self.end()
+
+    async def finish(self, patience: Seconds) -> None:
+        """Let requests in flight end for a while, and end: the process goes on. Raises StoreError."""
+        try:
+            if self.controller is not None:
+                self.controller.bootstrap.shut_down()
+                await self.controller.reconciler.drain(patience)
+        finally:
+            await self.end()
+
+    async def end(self) -> None:
+        """Cancel all tasks of the controller."""
+        self._ended = True
         while tasks := self._tasks.unfinished():
             for task in tasks:
                 task.cancel()

@@ -144,7 +144,7 @@ class MemoryStore:
 
     async def load(self, horizon: Instant) -> SavedState:
         """Return what is durable."""
-        await count_call()
+        await self._reach()
         machines = [m for m in self.of_kind(Machine) if m.occupies or m.prunable_from > horizon]
         kept, their_calls = {m.id for m in machines}, {m.launch_request for m in machines}
         runners = [
@@ -181,12 +181,7 @@ class MemoryStore:
     async def accept(self, delivery: Delivery) -> bool:
         """Store a delivery. Return False if it was stored before."""
 
-        def keep() -> bool:
-            new = delivery.key not in self.inbox
-            self.inbox.setdefault(delivery.key, delivery)
-            return new
-
-        return await self._durably(keep)
+        return await self._durably(lambda: self._keep(delivery))
 
     async def commit(
         self,
@@ -215,7 +210,7 @@ class MemoryStore:
 
     async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         """Store a heartbeat at once, because nothing waits for it."""
-        await count_call()
+        await self._reach()
         if self.failure is not None:
             raise self.failure
         self.heartbeat = at
@@ -224,7 +219,7 @@ class MemoryStore:
 
     async def find_job(self, job: JobId) -> Job | None:
         """Return a job's durable record, or None."""
-        await count_call()
+        await self._reach()
         found = self.records.get(("job", str(job)))
         return copied(found) if isinstance(found, Job) else None
 
@@ -237,7 +232,7 @@ class MemoryStore:
 
     async def usage(self, since: int) -> tuple[Usage, ...]:
         """Return every use since this day, not summed."""
-        await count_call()
+        await self._reach()
         return tuple(one for one in self.used if one.day >= since)
 
     async def prune(
@@ -253,7 +248,7 @@ class MemoryStore:
 
     async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
         """Return the last readings."""
-        await count_call()
+        await self._reach()
         return self.readings.get((provider, kind), ())
 
     async def save_readings(
@@ -264,6 +259,15 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Do nothing: nothing is open."""
+
+    def _keep(self, delivery: Delivery) -> bool:
+        new = delivery.key not in self.inbox
+        self.inbox.setdefault(delivery.key, delivery)
+        return new
+
+    async def _reach(self) -> None:
+        """Reach the store, for what follows at once."""
+        await count_call()
 
     async def _durably(self, write: Callable[[], T]) -> T:
         await count_call()

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
 
 from autoscaler.controller.ports.capabilities import NoticeQueue
 from autoscaler.controller.ports.provider import (
@@ -33,7 +34,7 @@ from autoscaler.model.machines.failures import FailureClass
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import IMAGE, Instance
 from autoscaler.simulator.world.invariants import Invariants
-from autoscaler.simulator.world.processes import count_call
+from autoscaler.simulator.world.processes import count_call, outside, send
 from autoscaler.simulator.world.schedule import FaultKind
 
 PAGE = 20
@@ -122,15 +123,14 @@ class SimulatedProvider:
         hit = self._fault_schedule.hit
         await count_call()
         order = json.loads(request)
-        known = self._answers.get(order["token"])
-        self._invariants.launching(request, order, 0 if known is not None else order["count"])
+        known = send(lambda: self._arrived(request, order), OutcomeUnknownError)
         if hit(FaultKind.THROTTLED):
             await asyncio.sleep(self.latency)
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
         if hit(FaultKind.LAUNCH_5XX):
             await asyncio.sleep(self.latency)
             raise OutcomeUnknownError("500 InternalError")
-        answer = known or self._carry_out(order)
+        answer = known or outside(lambda: self._carry_out(order))
         self._answers[order["token"]] = answer
         slow = hit(FaultKind.LAUNCH_SLOW)
         await asyncio.sleep(self.latency if slow is None else float(slow.target))
@@ -147,22 +147,25 @@ class SimulatedProvider:
         await count_call()
         if hit(FaultKind.END_REFUSED):
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
-        for machine in machines:
-            instance = self.running.get(machine)
-            if instance is not None:
-                self._invariants.terminating(instance)
-                instance.termination_requests += 1
-                if (ignored := hit(FaultKind.END_IGNORED)) is not None:
-                    left = ignored.until - self._fault_schedule.time
-                    instance.ignores_until = max(instance.ignores_until, self._now() + left)
-                # A machine that is already shutting down keeps its reason.
-                if instance.ignores_until <= self._now() and instance.stopping_at is None:
-                    self.shut_down(instance, "User initiated")
+        send(lambda: self._terminate(machines), OutcomeUnknownError)
         await asyncio.sleep(self.latency)
         await count_call()
         if hit(FaultKind.END_SWALLOWED):
             raise OutcomeUnknownError("the connection broke")
         return {}
+
+    def _terminate(self, machines: Sequence[ProviderMachineId]) -> None:
+        for machine in machines:
+            instance = self.running.get(machine)
+            if instance is not None:
+                self._invariants.terminating(instance)
+                instance.termination_requests += 1
+                if (ignored := self._fault_schedule.hit(FaultKind.END_IGNORED)) is not None:
+                    left = ignored.until - self._fault_schedule.time
+                    instance.ignores_until = max(instance.ignores_until, self._now() + left)
+                # A machine that is already shutting down keeps its reason.
+                if instance.ignores_until <= self._now() and instance.stopping_at is None:
+                    self.shut_down(instance, "User initiated")
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """Yield pages of machines, which may be out of date."""
@@ -247,6 +250,12 @@ class SimulatedProvider:
             instance.ended_at = self._now()
             instance.reason, instance.failure = reason, failure
             self.on_end(instance)
+
+    def _arrived(self, request: str, order: Mapping[str, Any]) -> LaunchAnswer | None:
+        """Check a launch request. Return the answer to an earlier one with its token."""
+        known = self._answers.get(order["token"])
+        self._invariants.launching(request, order, 0 if known is not None else order["count"])
+        return known
 
     def _carry_out(self, order: dict[str, str]) -> LaunchAnswer:
         count = int(order["count"])

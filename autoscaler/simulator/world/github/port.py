@@ -24,7 +24,7 @@ from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.github.actions import Actions
 from autoscaler.simulator.world.github.webhooks import Webhooks
 from autoscaler.simulator.world.jobs import Registration
-from autoscaler.simulator.world.processes import count_call
+from autoscaler.simulator.world.processes import count_call, outside, send
 from autoscaler.simulator.world.schedule import FaultKind
 
 T = TypeVar("T")
@@ -77,7 +77,9 @@ class SimulatedGitHub:
 
         self._registering(name)
         return await self._answer(
-            "register", carry_out, RegistrationOutcomeUnknownError("the connection broke")
+            "register",
+            lambda: send(carry_out, _later),
+            RegistrationOutcomeUnknownError("the connection broke"),
         )
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
@@ -124,7 +126,7 @@ class SimulatedGitHub:
             self.deleted.append(found.name)
             return True
 
-        return await self._answer("delete_runner", carry_out, _later())
+        return await self._answer("delete_runner", lambda: send(carry_out, _later), _later())
 
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
         """Return a job as GitHub shows it, which may be out of date."""
@@ -164,7 +166,7 @@ class SimulatedGitHub:
     async def redeliver_failed(self, since: Instant) -> Redelivered:
         """Send failed deliveries again."""
         return await self._answer(
-            "redeliver_failed", lambda: self._webhooks.redeliver(since), _later()
+            "redeliver_failed", lambda: outside(lambda: self._webhooks.redeliver(since)), _later()
         )
 
     async def close(self) -> None:
@@ -197,5 +199,5 @@ def secret_of(registration: Registration) -> str:
     return f"SECRET-JIT-{registration.id}"
 
 
-def _later() -> RetryLaterError:
-    return RetryLaterError("502 Bad Gateway", 1.0)
+def _later(why: str = "502 Bad Gateway") -> RetryLaterError:
+    return RetryLaterError(why, 1.0)

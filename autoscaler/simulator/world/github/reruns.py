@@ -15,7 +15,7 @@ from autoscaler.model.machines.interruptions import RerunOutcome
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.github.actions import Actions
 from autoscaler.simulator.world.invariants import Invariants
-from autoscaler.simulator.world.processes import count_call
+from autoscaler.simulator.world.processes import count_call, send
 from autoscaler.simulator.world.schedule import FaultKind
 
 LATENCY: Seconds = 0.4
@@ -42,7 +42,10 @@ class SimulatedReruns:
             raise RetryLaterError("502 Bad Gateway", 1.0)
         if fault_schedule.hit(FaultKind.RERUN_REFUSED):
             raise OperatorError("403 Resource not accessible by integration")
-        answer = self._carry_out(repository, run_id, run_attempt, tuple(jobs))
+        answer = send(
+            lambda: self._carry_out(repository, run_id, run_attempt, tuple(jobs)),
+            lambda why: RetryLaterError(why, 1.0),
+        )
         await count_call()
         if fault_schedule.hit(FaultKind.GITHUB_SWALLOWED):
             raise RerunUnknownError("502 Bad Gateway", 1.0, tuple(jobs))
