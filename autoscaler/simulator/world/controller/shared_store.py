@@ -8,8 +8,7 @@ import asyncio
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from autoscaler.controller.ports.replicas import LEASE_LENGTH, Lease, Replica
 from autoscaler.controller.ports.store import Delivery, DeliveryKey, StoreError
@@ -29,8 +28,7 @@ RETRIES_FOR: Seconds = 10.0
 TRIES_EVERY: Seconds = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRow:
+class LeaseRow(NamedTuple):
     """The lease as the server has it. `client` is the number of the client that took it last."""
 
     holder: Replica
@@ -158,7 +156,7 @@ class SharedMemoryStore(MemoryStore):
         await count_call()
         held = (self.row.client, self.row.epoch) == (client.number, epoch)
         if held and not self._is_unreachable(client):
-            self.row = replace(self.row, expires=0.0)
+            self.row = self.row._replace(expires=0.0)
 
     async def _reach(self) -> None:
         client = self._client
@@ -224,7 +222,7 @@ class SharedMemoryStore(MemoryStore):
         if (self.row.client, self.row.epoch) != (client.number, client.epoch):
             client.lease_time.lost()
             raise StoreError("another process took over the store: this one must end")
-        self.row = replace(self.row, expires=self._now() + LEASE_LENGTH)
+        self.row = self.row._replace(expires=self._now() + LEASE_LENGTH)
 
     async def _connect(self, client: Client, tries_for: Seconds) -> None:
         """Begin a new session if the last one broke. Raises: StoreError if the server does not answer."""
