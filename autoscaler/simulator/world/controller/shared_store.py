@@ -164,7 +164,7 @@ class SharedMemoryStore(MemoryStore):
         await self._connect(client, RETRIES_FOR)
         sent_at = client.lease_time.now()
         self._renew(client)
-        client.lease_time.renewed(sent_at)
+        self._note_renewal(client, sent_at)
 
     async def _durably(self, write: Callable[[], T]) -> T:
         client = self._client
@@ -189,7 +189,7 @@ class SharedMemoryStore(MemoryStore):
             client.generation = 0
             raise StoreError("the connection was lost during COMMIT, so the outcome is unknown")
         if leads:
-            client.lease_time.renewed(sent_at)
+            self._note_renewal(client, sent_at)
         return result
 
     def _carry_out(
@@ -247,6 +247,12 @@ class SharedMemoryStore(MemoryStore):
                 self._violated(f"replica {client.host} took a lease that replica {other.host} has")
         self.leader = client
         self.took_over()
+
+    def _note_renewal(self, client: Client, sent_at: Seconds) -> None:
+        """Tell a client of its renewal, and check that it is not sure of a lease that another one took."""
+        client.lease_time.renewed(sent_at)
+        if client is not self.leader and client.lease_time.left() > 0.0:
+            self._violated(f"replica {client.host} is sure of a lease that another one took")
 
     def _check_sender(self, client: Client) -> None:
         if client is not self.leader:
