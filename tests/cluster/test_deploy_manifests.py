@@ -30,7 +30,9 @@ async def admitted(admin: Administrator) -> list[dict[str, Any]]:
 
     The definition of ServiceMonitors belongs to the Prometheus Operator.
     """
-    found = [*objects(), *build(KUBERNETES / "base", COMPONENTS / "runner-pods")]
+    base = KUBERNETES / "base"
+    found = [*objects(), *build(base, COMPONENTS / "runner-pods")]
+    found += build(base, COMPONENTS / "postgresql")
     for name, body in {
         one["metadata"]["name"]: one for one in found if one["kind"] == "Namespace"
     }.items():

@@ -29,6 +29,12 @@ def pods_in(*namespaces: dict[str, Any]) -> dict[str, Any]:
     return {"runnerPods": {"enabled": True, "namespaces": list(namespaces)}}
 
 
+SHARED: dict[str, Any] = {
+    "fleet": "fleet: first\nstore: postgresql://autoscaler@db.internal/autoscaler\n",
+    "postgresql": {"enabled": True},
+}
+
+
 KEPT = {("PersistentVolumeClaim", f"{NAME}-store"), ("Namespace", "runners")}
 """What `helm uninstall` keeps. Kustomize has no such command."""
 
@@ -88,8 +94,29 @@ def of_kustomize(found: list[Body]) -> Objects:
             (),
             pods_in({"name": "runners", "podSecurity": "privileged"}),
         ),
+        (("postgresql",), (), SHARED),
+        (
+            (
+                "machines-outside",
+                "webhooks-through-ingress",
+                "prometheus-operator",
+                "runner-pods",
+                "postgresql",
+            ),
+            (),
+            OPENED | PODS | SHARED,
+        ),
     ],
-    ids=["alone", "opened", "pods", "pods-and-capacity", "container-hooks", "docker-in-docker"],
+    ids=[
+        "alone",
+        "opened",
+        "pods",
+        "pods-and-capacity",
+        "container-hooks",
+        "docker-in-docker",
+        "postgresql",
+        "postgresql-and-all",
+    ],
 )
 def test_the_chart_has_the_objects_of_the_kustomization(
     tmp_path: Path,
@@ -97,11 +124,12 @@ def test_the_chart_has_the_objects_of_the_kustomization(
     resources: tuple[str, ...],
     values: dict[str, Any],
 ) -> None:
-    write_overlay(tmp_path, "base", components=components)
+    values = FLEET | values
+    write_overlay(tmp_path, "base", components=components, fleet=values["fleet"])
     expected = of_kustomize(kustomized(tmp_path))
     if resources:
         expected |= by_name(list(_capacity()))
-    found = comparable(rendered(FLEET | values))
+    found = comparable(rendered(values))
     assert found.keys() == expected.keys()
     for key in expected:
         assert found[key] == expected[key]
@@ -179,6 +207,19 @@ def find_value(found: Any, wanted: Any) -> bool:
             "Namespace",
             {"pod-security.kubernetes.io/enforce": "baseline"},
         ),
+        (SHARED, "Deployment", {"replicas": 2}),
+        (SHARED | {"postgresql": {"enabled": True, "replicas": 3}}, "Deployment", {"replicas": 3}),
+        (SHARED | {"env": [{"name": "A", "value": "b"}]}, "Deployment", {"name": "A"}),
+        (
+            SHARED | {"postgresql": {"enabled": True, "port": 6432}},
+            "NetworkPolicy",
+            {"protocol": "TCP", "port": 6432},
+        ),
+        (
+            SHARED | {"postgresql": {"enabled": True, "peers": [{"podSelector": {"a": "b"}}]}},
+            "NetworkPolicy",
+            {"to": [{"podSelector": {"a": "b"}}]},
+        ),
     ],
     ids=str,
 )
@@ -216,7 +257,7 @@ def test_a_change_of_fleet_yaml_restarts_the_controller() -> None:
 
 
 def test_two_releases_share_no_name() -> None:
-    everything = FLEET | OPENED | PODS
+    everything = SHARED | OPENED | PODS
     first = by_name(rendered(everything))
     second = rendered(
         everything | pods_in({"name": "others"}),
@@ -242,8 +283,10 @@ def test_two_releases_share_no_name() -> None:
             FLEET | pods_in({"name": "a", "podSecurity": "none"}),
             "value must be one of 'restricted', 'baseline', 'privileged'",
         ),
+        (SHARED | FLEET, "`store` in fleet.yaml is not postgresql://USER@HOST/DATABASE"),
+        (SHARED | {"postgresql": {"replicas": 0}}, "minimum"),
     ],
-    ids=["fleet", "host", "unknown", "misspelt", "own-namespace", "level"],
+    ids=["fleet", "host", "unknown", "misspelt", "own-namespace", "level", "sqlite", "replicas"],
 )
 def test_wrong_values_are_refused_with_the_reason(values: dict[str, Any], reason: str) -> None:
     with pytest.raises(HelmError, match=re.escape(reason)):
@@ -265,4 +308,6 @@ def test_the_values_and_the_command_of_the_document_are_those_of_the_chart() -> 
 
 
 def test_helm_lint_finds_nothing() -> None:
-    assert "0 chart(s) failed" in helm("lint", "--strict", CHART, values=FLEET | OPENED | PODS)
+    for values in (FLEET, SHARED):
+        everything = values | OPENED | PODS
+        assert "0 chart(s) failed" in helm("lint", "--strict", CHART, values=everything)

@@ -52,9 +52,14 @@ def kustomized(folder: Path) -> list[Body]:
     return _objects(done.stdout)
 
 
-def write_overlay(folder: Path, *resources: str, components: tuple[str, ...] = ()) -> None:
+def write_overlay(
+    folder: Path,
+    *resources: str,
+    components: tuple[str, ...] = (),
+    fleet: str = "fleet: first\n",
+) -> None:
     """Write a kustomization like an operator's, with these folders of deploy/kubernetes and a fleet.yaml."""
-    (folder / "fleet.yaml").write_text("fleet: first\n")
+    (folder / "fleet.yaml").write_text(fleet)
     body = {
         # Kustomize refuses absolute paths.
         "resources": [os.path.relpath(KUBERNETES / one, folder) for one in resources],

@@ -54,7 +54,10 @@ def _add_to(objects: list[Body], folder: Path) -> list[Body]:
         objects = _add_to(objects, (folder / name).resolve())
     objects = [*objects, *(_config_map(folder, one) for one in body.get("configMapGenerator", []))]
     for patch in body.get("patches", []):
-        _apply(objects, patch)
+        if "target" in patch:
+            _apply(objects, patch)
+        else:
+            objects = _without(objects, patch)
     for image in body.get("images", []):
         _rename(objects, image)
     return objects
@@ -71,16 +74,34 @@ def _config_map(folder: Path, generator: Body) -> Body:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
+def _without(objects: list[Body], patch: Body) -> list[Body]:
+    """The objects without the one that a strategic merge patch deletes."""
+    body = yaml.safe_load(patch["patch"])
+    assert body.pop("$patch") == "delete", "this renderer knows no other patch without a target"
+    left = [one for one in objects if not _is(one, body)]
+    assert len(left) == len(objects) - 1, f"no object for the patch of {body}"
+    return left
+
+
+def _is(one: Body, named: Body) -> bool:
+    """Whether an object has this kind, name and namespace."""
+    metadata = {key: one["metadata"].get(key) for key in ("name", "namespace")}
+    return named == {key: one[key] for key in ("apiVersion", "kind")} | {"metadata": metadata}
+
+
 def _apply(objects: list[Body], patch: Body) -> None:
     operations = yaml.safe_load(patch["patch"])
     target = patch["target"]
-    assert target.keys() == {"kind", "name"}
+    assert {"kind"} <= target.keys() <= {"kind", "name"}
     chosen = [
         one
         for one in objects
-        if one["kind"] == target["kind"] and one["metadata"]["name"] == target["name"]
+        if one["kind"] == target["kind"]
+        and one["metadata"]["name"] == target.get("name", one["metadata"]["name"])
     ]
     assert chosen, f"no object for the patch of {target}"
+    changes_kind = "/kind" in [one["path"] for one in operations]
+    assert patch.get("options", {}) == ({"allowKindChange": True} if changes_kind else {})
     for one in chosen:
         for operation in operations:
             _operate(one, operation)
@@ -99,6 +120,10 @@ def _operate(body: Any, operation: Body) -> None:
             body[last] = operation["value"]
         case "replace" if isinstance(body, list):
             body[int(last)] = operation["value"]
+        case "remove":
+            del body[int(last) if isinstance(body, list) else last]
+        case "test":
+            assert body[last] == operation["value"], operation
         case _:
             raise AssertionError(f"this renderer does not know {operation}")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from autoscaler.app.parts import FINISH_WITHIN
+from autoscaler.app.parts import FINISH_WITHIN, RELEASE_WITHIN
 from autoscaler.app.preflight import load_for_service
 from autoscaler.config.settings.scalars import parse_address
 from autoscaler.model.identifiers import Address
@@ -16,6 +16,7 @@ from autoscaler.providers.kubernetes.configuration import KubernetesSection
 from autoscaler.providers.kubernetes.identity.ownership import FLEET, RUNNER_POD
 from autoscaler.server.listening.listener import _LAST_BYTES
 from autoscaler.server.listening.settings import ServerSettings
+from autoscaler.store.opening import is_shared
 from tests.config.fleet_file import unintended
 from tests.deploy.kustomization import Body, build, files_of
 from tests.deploy.manifests import (
@@ -42,6 +43,7 @@ POD_OVERLAY = KUBERNETES / "overlays" / "runner-pods"
 PODS = COMPONENTS / "runner-pods"
 HOOKS = COMPONENTS / "container-hooks"
 DOCKER = COMPONENTS / "docker-in-docker"
+POSTGRESQL = COMPONENTS / "postgresql"
 UNITS = {"Mi": 2**20, "Gi": 2**30}
 
 
@@ -52,7 +54,7 @@ def size(quantity: str) -> int:
 def test_every_file_is_part_of_a_kustomization() -> None:
     """Of an example, or of a component for runner pods."""
     used = files_of(OVERLAY) | files_of(POD_OVERLAY) | {KUBERNETES / "rbac" / "capacity.yaml"}
-    used = used.union(*map(files_of, (PODS, HOOKS, DOCKER)))
+    used = used.union(*map(files_of, (PODS, HOOKS, DOCKER, POSTGRESQL)))
     assert {path.resolve() for path in used} == set(KUBERNETES.rglob("*.yaml"))
 
 
@@ -120,6 +122,73 @@ def test_the_store_and_nothing_else_is_on_the_volume() -> None:
     assert store.parent == mounts()["store"]
     writable = {m["name"] for m in container()["volumeMounts"] if not m.get("readOnly")}
     assert writable == {"store", "tmp"}
+
+
+def replicas() -> dict[str, Body]:
+    """The objects of several replicas by kind. Of policies, the one of replicas."""
+    found = build(BASE, POSTGRESQL)
+    assert "StatefulSet" not in {one["kind"] for one in found}
+    return {one["kind"]: one for one in found}
+
+
+def test_replicas_have_no_volume_and_one_more_starts_before_one_stops() -> None:
+    found = replicas()
+    assert "PersistentVolumeClaim" not in found
+    workload = found["Deployment"]["spec"]
+    assert workload["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert found["PodDisruptionBudget"]["spec"]["maxUnavailable"] == workload["replicas"] - 1
+    spec = workload["template"]["spec"]
+    [only_container] = spec["containers"]
+    mounted = {one["name"] for one in only_container["volumeMounts"]}
+    assert mounted == {one["name"] for one in spec["volumes"]} == mounts().keys() - {"store"}
+    spread = {one["topologyKey"]: one for one in spec["topologySpreadConstraints"]}
+    assert spread.keys() == {"topology.kubernetes.io/zone", "kubernetes.io/hostname"}
+    assert all(one["labelSelector"]["matchLabels"] == SELECTOR for one in spread.values())
+
+
+def test_a_replica_stops_only_after_the_services_have_another_one() -> None:
+    found = replicas()
+    # The command of kubelet's `preStop`, in the image's Debian.
+    spec = found["Deployment"]["spec"]["template"]["spec"]
+    program, seconds = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert program == "sleep"
+    settings = ServerSettings(Address("0.0.0.0", 8443))
+    stops_within = settings.shutdown + _LAST_BYTES + RELEASE_WITHIN
+    assert spec["terminationGracePeriodSeconds"] >= int(seconds) + stops_within + 15
+    everything = build(BASE, COMPONENTS / "machines-outside", POSTGRESQL)
+    services = [one["spec"] for one in everything if one["kind"] == "Service"]
+    assert [one["publishNotReadyAddresses"] for one in services] == [False, False]
+
+
+def test_replicas_reach_one_another_where_they_say_and_the_database() -> None:
+    found = replicas()
+    policy = found["NetworkPolicy"]
+    assert policy["metadata"]["name"] == f"{NAME}-replicas"
+    [container] = found["Deployment"]["spec"]["template"]["spec"]["containers"]
+    variables = {one["name"]: one.get("value") for one in container["env"]}
+    port = container_ports()["bootstrap"]
+    assert variables == {"POD_IP": None, "AUTOSCALER_REPLICA_URL": f"https://$(POD_IP):{port}"}
+    others = [{"podSelector": {"matchLabels": SELECTOR}}]
+    opened = [{"protocol": "TCP", "port": "bootstrap"}]
+    assert policy["spec"]["ingress"] == [{"from": others, "ports": opened}]
+    to_replicas, to_database = policy["spec"]["egress"]
+    assert to_replicas == {"to": others, "ports": [{"protocol": "TCP", "port": port}]}
+    assert to_database["ports"] == [{"protocol": "TCP", "port": 5432}]
+    assert {"cidr": "0.0.0.0/0"} not in [one["ipBlock"] for one in to_database["to"]]
+
+
+def test_the_store_of_the_document_is_served_with_the_files_of_the_secret(tmp_path: Path) -> None:
+    section = DOCUMENT.partition("## Several replicas")[2].partition("\n## ")[0]
+    [line] = re.findall(r"^store: .*$", section, re.MULTILINE)
+    files = set(re.findall(r"=(/[^&\s]+)", line))
+    assert {Path(one).parent for one in files} == {mounts()["secrets"]}
+    created = set(re.findall(r"--from-file=([\w.-]+)=", section))
+    assert created == {Path(one).name for one in files}
+    text = (OVERLAY / "fleet.yaml").read_text()
+    (tmp_path / "fleet.yaml").write_text(re.sub(r"(?m)^store: .*$", line, text))
+    configuration = load_for_service(tmp_path / "fleet.yaml", files=False)
+    assert is_shared(configuration.store_url())
+    assert unintended(configuration) == []
 
 
 def files_in_fleet(value: Any) -> set[Path]:

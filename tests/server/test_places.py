@@ -252,3 +252,10 @@ def test_the_webhooks_own_listener_gets_a_quarter_of_few_descriptors() -> None:
     here = Address("127.0.0.1", 0)
     settings = ServerSettings(here, here).within(RESERVED_DESCRIPTORS + 400)
     assert (settings.webhook_max_connections, settings.max_connections) == (100, 300)
+
+
+def test_a_replica_that_passes_requests_on_needs_two_descriptors_for_each_connection() -> None:
+    here = Address("127.0.0.1", 0)
+    descriptors = RESERVED_DESCRIPTORS + 800
+    assert ServerSettings(here).within(descriptors).max_connections == 800
+    assert ServerSettings(here).within(descriptors, forwards=True).max_connections == 400

@@ -291,3 +291,12 @@ async def test_a_connection_stays_open_if_the_leader_would_keep_it() -> None:
                 headers={"Authorization": f"Bearer {NONCE}"},
             ) as got:
                 assert (got.headers.get("Connection") == "close") is closes
+
+
+async def test_bytes_that_a_client_may_not_have_read_count_as_at_the_leader() -> None:
+    """Places bounds the memory of all unread answers."""
+    async with replicas(Echo(answer=lambda _: web.Response(body=b"x" * 5000))) as pair:
+        async with pair.client.post("/") as got:
+            assert len(await got.read()) == 5000
+        unread = [one._main._places._all.unread for one in (pair.leader, pair.follower)]
+        assert unread == [5000, 5000]

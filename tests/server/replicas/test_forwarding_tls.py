@@ -1,5 +1,6 @@
 """A replica passes requests on only to a leader with the certificate of `server.public_url`."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from structlog.testing import capture_logs
 
 from autoscaler.server.listening.serving import Serving
 from autoscaler.server.listening.settings import TlsFiles
-from autoscaler.server.replicas.forwarding import ForwardEndpoint
+from autoscaler.server.replicas.forwarding import ForwardEndpoint, ForwardLimits
 from tests.server.certificates import make_certificate
 from tests.server.fakes import LOOPBACK
 from tests.server.replicas.pair import Echo, lease_of
@@ -29,10 +30,12 @@ async def leader(files: TlsFiles | None) -> AsyncIterator[tuple[Echo, str]]:
         yield echo, f"{'http' if files is None else 'https'}://{serving.address}"
 
 
-async def ask(url: str, ca: Path | None, name: str | None) -> tuple[int, Any]:
+async def ask(
+    url: str, ca: Path | None, name: str | None, limits: ForwardLimits | None = None
+) -> tuple[int, Any]:
     """Return the answer of a replica that trusts this CA and knows this leader."""
     trust = None if ca is None else ssl.create_default_context(cafile=ca)
-    forward = ForwardEndpoint(lambda: lease_of(url), trust, name, 8)
+    forward = ForwardEndpoint(lambda: lease_of(url), trust, name, 8, limits)
     async with (
         Serving(LOOPBACK, None, [forward]) as serving,
         aiohttp.ClientSession(f"http://{serving.address}") as client,
@@ -76,3 +79,17 @@ async def test_no_request_goes_over_plain_http_to_a_leader_if_this_replica_has_t
         assert (await ask(url, files.certificate, HOST))[0] == 503
         assert (await ask(url, None, None))[0] == 200
         assert len(echo.seen) == 1
+
+
+async def test_a_leader_that_begins_no_tls_is_answered_as_none(tmp_path: Path) -> None:
+    files = make_certificate(tmp_path, host=HOST)
+    async with await asyncio.start_server(_say_nothing, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        limits = ForwardLimits(connect=0.05)
+        status, answer = await ask(f"https://{host}:{port}", files.certificate, HOST, limits)
+        assert (status, answer["error"]) == (503, "leader_unreachable")
+
+
+async def _say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+    writer.close()

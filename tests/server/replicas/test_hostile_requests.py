@@ -106,17 +106,17 @@ async def test_headers_of_one_connection_are_dropped_and_others_stay() -> None:
         b"Proxy-Authorization: Basic eDp5",
         b"TE: trailers",
         b"Trailer: X-Later",
-        b"Accept: a/b",
-        b"ACCEPT: c/d",
-        b"accept: e/f",
+        b"X-Twice: a",
+        b"x-twice: b",
+        b"X-TWICE: a",
     )
     async with replicas(echo := Echo()) as pair:
         assert await status_of(pair, get(b"/x", *dropped)) == 200
         assert sorted((name.lower(), value) for name, value in echo.last.headers.items()) == [
-            ("accept", "a/b"),
-            ("accept", "c/d"),
-            ("accept", "e/f"),
             ("host", "x"),
+            ("x-twice", "a"),
+            ("x-twice", "a"),
+            ("x-twice", "b"),
         ]
 
 

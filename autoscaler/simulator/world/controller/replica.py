@@ -22,7 +22,7 @@ from autoscaler.simulator.world.processes import OWNER, Process, Tasks
 from autoscaler.simulator.world.schedule import REPOSITORY
 from autoscaler.simulator.world.virtual_time import VirtualLoop
 
-HAND_OVER_WITHIN: Seconds = 1.0
+GIVE_UP_WITHIN: Seconds = 1.0
 FOLLOW_AFTER: Seconds = 1.0
 GITHUB_WAITS: Seconds = 10.0
 """How long GitHub waits for the answer to a webhook (GitHub documentation, "Best practices for webhooks")."""
@@ -152,7 +152,7 @@ class SimulatedReplica:
             pass  # this ends the leadership alone
         finally:
             with suppress(StoreError):
-                await controller.finish(HAND_OVER_WITHIN)
+                await controller.finish(GIVE_UP_WITHIN)
         if not all(map(is_of_store, controller.crashes)):
             raise BaseExceptionGroup("a background task failed", controller.crashes)
 

@@ -38,3 +38,14 @@ egress:
   - {protocol: UDP, port: 53}
   - {protocol: TCP, port: 53}
 {{- end }}
+
+{{/* What creates the controller's pods. Several replicas need a store that they share. */}}
+{{- define "workload" -}}
+{{- if not .Values.postgresql.enabled -}}
+StatefulSet
+{{- else if regexMatch "(?m)^store:\\s*[\"']?postgresql://" .Values.fleet -}}
+Deployment
+{{- else -}}
+{{- fail "postgresql.enabled: `store` in fleet.yaml is not postgresql://USER@HOST/DATABASE" -}}
+{{- end -}}
+{{- end }}
