@@ -101,6 +101,18 @@ async def test_a_lease_of_the_same_epoch_after_a_failover_is_not_ones_own(
         await store.renew()
 
 
+async def test_a_leader_ends_once_the_server_lacks_its_last_transaction(
+    url: str, store: PostgresqlStore
+) -> None:
+    """A server that takes over may lack it, and the leader's memory is then ahead of what is stored."""
+    before = (await store.seek(REPLICA, take_in=1)).expires
+    await store.renew()
+    change(url, f"UPDATE lease SET expires = {before!r}")
+    with pytest.raises(StoreError, match="lost the last transactions"):
+        await store.accept(delivery("a"))
+    assert store.leads_for() < 0.0
+
+
 async def test_a_closed_store_is_free_at_once_and_the_epoch_grows(url: str) -> None:
     epochs = []
     for _ in range(3):

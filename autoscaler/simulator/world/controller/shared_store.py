@@ -38,7 +38,10 @@ class LeaseRow(NamedTuple):
 
 
 class Client:
-    """The store as a process opened it. `generation` is that of the server that it is connected to."""
+    """The store as a process opened it. `generation` is that of the server that it is connected to.
+
+    `expires` is what the last transaction left in the lease, if the process knows its outcome.
+    """
 
     def __init__(self, number: int, host: int, process: Process, generation: int) -> None:
         self.number = number
@@ -47,6 +50,7 @@ class Client:
         self.generation = generation
         self.session = 1
         self.epoch: int | None = None
+        self.expires: Instant = math.nan
         self.closed = False
         self.lease_time = LeaseTime(asyncio.get_running_loop().time)
 
@@ -126,7 +130,7 @@ class SharedMemoryStore(MemoryStore):
         mine = row.client == client.number and not expired
         await count_call()
         if mine:
-            client.epoch = row.epoch
+            client.epoch, client.expires = row.epoch, row.expires
             await self.renew()
         secret = f"SECRET-{row.client}"
         return Lease(row.holder, row.epoch, secret, row.expires, expired, mine, client.session)
@@ -186,7 +190,7 @@ class SharedMemoryStore(MemoryStore):
         result = await done
         await count_call()
         if self._fault_schedule.hit(FaultKind.COMMIT_UNKNOWN) or self._is_unreachable(client):
-            client.generation = 0
+            client.generation, client.expires = 0, math.nan
             raise StoreError("the connection was lost during COMMIT, so the outcome is unknown")
         if leads:
             self._note_renewal(client, sent_at)
@@ -218,11 +222,18 @@ class SharedMemoryStore(MemoryStore):
             self._renew(client)
 
     def _renew(self, client: Client) -> None:
-        """Renew the lease of a client. Raises: StoreError if it does not have it."""
-        if (self.row.client, self.row.epoch) != (client.number, client.epoch):
+        """Renew the lease of a client.
+
+        Raises: StoreError if it does not have it, or if the server lacks its last transaction.
+        """
+        row = self.row
+        if (row.client, row.epoch, row.expires) != (client.number, client.epoch, client.expires):
             client.lease_time.lost()
-            raise StoreError("another process took over the store: this one must end")
-        self.row = self.row._replace(expires=self._now() + LEASE_LENGTH)
+            raise StoreError(
+                "another process took over the store, or its server lost a transaction"
+            )
+        client.expires = self._now() + LEASE_LENGTH
+        self.row = row._replace(expires=client.expires)
 
     async def _connect(self, client: Client, tries_for: Seconds) -> None:
         """Begin a new session if the last one broke. Raises: StoreError if the server does not answer."""
