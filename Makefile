@@ -17,7 +17,7 @@ export PYTHON := $(shell /usr/bin/python3 -c 'import ensurepip; print("/usr/bin/
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-systems demo demo-kubernetes first-image first-job test test-systems test-all fresh release-check gpu coverage check lint types all-types contracts programs pytest fuzz chaos chaos-bugs mutants pages dashboards screenshots format clean
+.PHONY: help setup setup-systems demo demo-replicas demo-kubernetes first-image first-job test test-systems test-all fresh release-check gpu coverage check lint types all-types contracts programs pytest fuzz chaos chaos-bugs mutants pages dashboards screenshots format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -32,6 +32,11 @@ demo: ## Replay one push against a simulated GitHub and EC2 on this host. KEEP=1
 	@echo '==> demo'
 	@scripts/bootstrap.sh demo
 	@$(BIN)/python -m lab $(if $(KEEP),--stay) $(ARGS)
+
+demo-replicas: ## Replay the push with three replicas on PostgreSQL. One that leads is killed, another one is suspended.
+	@echo '==> demo-replicas'
+	@scripts/bootstrap.sh demo
+	@$(BIN)/python -m lab --replicas $(if $(KEEP),--stay) $(ARGS)
 
 demo-kubernetes: ## Replay the push with its ROCm jobs in pods of a real Kubernetes API server.
 	@echo '==> demo-kubernetes'

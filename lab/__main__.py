@@ -46,6 +46,13 @@ def demo(
             help="Replay also the jobs that can run on pods, on a real Kubernetes API server.",
         ),
     ] = False,
+    replicas: Annotated[
+        bool,
+        typer.Option(
+            "--replicas",
+            help="Run three replicas on a real PostgreSQL server, and kill and suspend the one that leads.",
+        ),
+    ] = False,
     stay: Annotated[
         bool,
         typer.Option(
@@ -75,7 +82,8 @@ def demo(
     sys.stdout.flush()
     from lab.demo import DemoOptions
     from lab.demo import main as run
-    from lab.machine_steps import read_steps
+    from lab.read_store import read_store
+    from lab.replicas.takeovers import Faults
     from lab.verdict import Fault
 
     fault = Fault.LOST_JOB if lose_job else Fault.LEAKED_MACHINE if leak_machine else None
@@ -86,10 +94,11 @@ def demo(
         keep=keep,
         kubernetes=kubernetes,
         stay=stay,
+        replicas=Faults() if replicas else None,
     )
     if kubernetes:
         _build_programs()
-    raise typer.Exit(run(price_of=price_of, steps_of=read_steps, options=options))
+    raise typer.Exit(run(price_of=price_of, read_stored=read_store, options=options))
 
 
 def _build_programs() -> None:

@@ -19,13 +19,19 @@ class ControllerProcess:
     """A controller with one fleet.yaml. It can be started again after it exited.
 
     `program` is the Python arguments that run `autoscaler serve`. `url` is the address of the main
-    listener. The controller's output is appended to `log`.
+    listener. The controller's output is appended to `log`. `name` is what messages call it.
     """
 
     def __init__(
-        self, program: Sequence[str], url: str, log: Path, environment: Mapping[str, str]
+        self,
+        program: Sequence[str],
+        url: str,
+        log: Path,
+        environment: Mapping[str, str],
+        name: str = "the controller",
     ) -> None:
         self.url = url
+        self.name = name
         # The kernel ends the controller if the laboratory is killed. A fast clock keeps a processor busy.
         self._command = ("setpriv", "--pdeathsig", "TERM", sys.executable, *program)
         self._log = log
@@ -33,9 +39,11 @@ class ControllerProcess:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
         self._environment = {**inherited, **environment}
         self._process: asyncio.subprocess.Process | None = None
+        self._ordered = False
 
     async def start(self) -> None:
         """Start the controller and return at once."""
+        self._ordered = False
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -52,6 +60,11 @@ class ControllerProcess:
         return self._process is not None and self._process.returncode is None
 
     @property
+    def failed(self) -> bool:
+        """True if the controller has exited, and this object did not end it."""
+        return self._process is not None and not self.running and not self._ordered
+
+    @property
     def pid(self) -> int:
         """Process id of the last start. Raises RuntimeError if the controller was never started."""
         if self._process is None:
@@ -64,13 +77,23 @@ class ControllerProcess:
             async with asyncio.timeout(patience), aiohttp.ClientSession() as session:
                 while not await self._is_ready(session):
                     if not self.running:
-                        raise RuntimeError(f"the controller exited:\n{self.log_end()}")
+                        raise RuntimeError(f"{self.name} exited:\n{self.log_end()}")
                     await asyncio.sleep(_READY_POLL)
         except TimeoutError as error:
-            raise RuntimeError(f"the controller is not ready:\n{self.log_end()}") from error
+            raise RuntimeError(f"{self.name} is not ready:\n{self.log_end()}") from error
+
+    def suspend(self) -> None:
+        """Stop the controller and its worker processes with SIGSTOP, as a suspended host does."""
+        os.killpg(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a suspended controller go on. Does nothing to another one."""
+        if self.running:
+            os.killpg(self.pid, signal.SIGCONT)
 
     def kill_at_once(self) -> None:
         """Send SIGKILL and return at once. Does nothing if the controller has exited."""
+        self._ordered = True
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGKILL)
 
@@ -90,11 +113,11 @@ class ControllerProcess:
         except TimeoutError:
             return await self._end(signal.SIGKILL)
 
-    async def metrics(self) -> dict[str, float]:
+    async def metrics(self, patience: float = 5.0) -> dict[str, float]:
         """Return the scraped metrics by `name{labels}`, or nothing while the controller does not answer."""
         try:
             async with (
-                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=patience)) as session,
                 session.get(f"{self.url}/metrics") as answer,
             ):
                 return parse_metrics(await answer.text())
@@ -118,8 +141,10 @@ class ControllerProcess:
         process = self._process
         if process is None:
             return 0
+        self._ordered = self._ordered or process.returncode is None
         if process.returncode is None:
             process.send_signal(number)
+            self.resume()
         return await process.wait()
 
 

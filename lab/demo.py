@@ -11,9 +11,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -21,6 +21,7 @@ from rich.console import Console
 from autoscaler.model.wording import counted
 from lab.fleet import MOST_PROCESSES
 from lab.host_check import HostTooSmallError, check_host
+from lab.introduction import introduction
 from lab.kept_files import keep_files, write_counts
 from lab.kubernetes.processes import ProgramFailedError
 from lab.kubernetes.programs import ProgramMissingError
@@ -29,29 +30,26 @@ from lab.live import screen
 from lab.pace import slowness
 from lab.push import Push, PushError, read_example, read_push
 from lab.push_fleet import lab_fleet
-from lab.report import (
-    PriceOf,
-    Steps,
-    make_report,
-    print_not_replayed,
-    print_report,
-)
-from lab.verdict import Fault, verdict, violations
+from lab.replicas.takeovers import Faults, Takeovers
+from lab.report import PriceOf, make_report, print_not_replayed, print_report
+from lab.stored import ReadStored, Stored
+from lab.verdict import Fault, Violation, verdict, violations
 from lab.waiting import explain_oldest, print_reasons
 from lab.watch import Ending, Patience, Watch
 
 DEFAULT_SCALE = 80.0
 """Lab seconds per real second. Two cores that are otherwise free keep up, and the built-in push takes 90 s."""
 
+REPLICAS_SCALE = 60.0
+"""The same with replicas: the push outlasts what happens to them, and a takeover is 16 minutes of lab time."""
+
 LEAST_SCALE = 8.0
 """The scale on the busiest host: the built-in push takes a quarter of an hour."""
 
+REPLICAS = 3
+
 FAILED = 1
 UNUSABLE = 2
-
-StepsOf = Callable[[Path], Awaitable[Mapping[str, Steps]]]
-"""Reads the steps of each runner from the store of a stopped controller. May raise any Exception."""
-
 _TICK = 0.25
 
 
@@ -64,7 +62,8 @@ class DemoOptions:
     `fault` is an error that the lab makes on purpose; the demo passes if it reports that error.
     `keep` is a folder that receives the controller's log, configuration, store and metrics, and the
     number of calls. `kubernetes` replays also the jobs that can run on pods. `stay` keeps everything up after
-    the push until Ctrl-C, to look at the console.
+    the push until Ctrl-C, to look at the console. With `replicas`, three controllers share a store, and this
+    happens to their leaders.
     """
 
     scale: float | None = None
@@ -73,22 +72,13 @@ class DemoOptions:
     keep: Path | None = None
     kubernetes: bool = False
     stay: bool = False
+    replicas: Faults | None = None
     patience: Patience = field(default_factory=Patience)
 
 
-_FAULTS: Mapping[Fault | None, tuple[str, ...]] = {
-    Fault.LOST_JOB: (
-        "On purpose, GitHub forgets one queued job. The demo passes if it reports that.",
-    ),
-    Fault.LEAKED_MACHINE: (
-        "On purpose, EC2 does not terminate one machine. The demo passes if it reports that.",
-    ),
-}
-
-
-def fitting_scale(slowness: float) -> float:
+def fitting_scale(slowness: float, most: float = DEFAULT_SCALE) -> float:
     """Return the scale for a host of this slowness: that it is busy must not look like a delay in lab time."""
-    return max(LEAST_SCALE, DEFAULT_SCALE / slowness)
+    return max(LEAST_SCALE, most / slowness)
 
 
 class _CannotStartError(Exception):
@@ -97,7 +87,7 @@ class _CannotStartError(Exception):
 
 def main(
     price_of: PriceOf,
-    steps_of: StepsOf,
+    read_stored: ReadStored,
     options: DemoOptions | None = None,
     console: Console | None = None,
 ) -> int:
@@ -117,14 +107,15 @@ def main(
             price_of(sku.instance_type, sku.os)
         if chosen.keep is not None:
             chosen.keep.mkdir(parents=True, exist_ok=True)
-        check_host(Path(tempfile.gettempdir()), min(push.most_at_once, MOST_PROCESSES))
+        machines, replicas = min(push.most_at_once, MOST_PROCESSES), chosen.replicas is not None
+        check_host(Path(tempfile.gettempdir()), machines, replicas=replicas)
     except (PushError, ValueError, OSError, HostTooSmallError) as error:
         out.print(f"error: {error}", style="red", soft_wrap=True)
         return UNUSABLE
     # As root, machines run as another user, which must be able to enter the lab's folders.
     umask = os.umask(0o022)
     try:
-        return asyncio.run(_Demo(push, price_of, steps_of, chosen, out).run())
+        return asyncio.run(_Demo(push, price_of, read_stored, chosen, out).run())
     finally:
         os.umask(umask)
 
@@ -148,16 +139,17 @@ class _Demo:
         self,
         push: Push,
         price_of: PriceOf,
-        steps_of: StepsOf,
+        read_stored: ReadStored,
         options: DemoOptions,
         console: Console,
     ) -> None:
         self._began = time.monotonic()
         self._push = push
         self._price_of = price_of
-        self._steps_of = steps_of
+        self._read_stored = read_stored
         self._options = options
-        self._scale = fitting_scale(slowness()) if options.scale is None else options.scale
+        most = DEFAULT_SCALE if options.replicas is None else REPLICAS_SCALE
+        self._scale = fitting_scale(slowness(), most) if options.scale is None else options.scale
         self._console = console
         self._stopped_by: signal.Signals | None = None
         self._staying: asyncio.Event | None = None
@@ -165,8 +157,16 @@ class _Demo:
 
     async def run(self) -> int:
         """Replay the push, remove everything, and return the exit status."""
-        self._introduce()
+        about = introduction(
+            self._push,
+            self._scale,
+            self._options.fault,
+            replicas=self._options.replicas is not None,
+        )
+        self._console.print(about, end="\n\n")
         fleet = lab_fleet(self._push, self._scale)
+        if self._options.replicas is not None:
+            fleet = replace(fleet, replicas=REPLICAS)
         lab = Laboratory(fleet, report=lambda what: self._stage(f"starting {what}"))
         # A signal cancels the replay but never the removal of the lab.
         async with AsyncExitStack() as stack:
@@ -216,23 +216,25 @@ class _Demo:
         if self._options.fault is Fault.LEAKED_MACHINE:
             lab.ec2.faults.leak_next(1)
         self._console.print(
-            f"Console: {lab.controller.url} (sign in with the token {lab.operator_token})\n"
+            f"Console: {lab.controllers.url} (sign in with the token {lab.operator_token})\n"
             f"Commands: {_command_line(lab.folder)}",
             soft_wrap=True,
         )
         self._stage(f"pushing {counted(self._push.count, 'job')}\n")
         lab.github.push(self._push.job_specs())
         watch = Watch(lab, self._options.patience, self._push.shortest_minutes * 60)
-        ending = await self._watch(watch)
+        faults = self._options.replicas
+        async with Takeovers(lab.controllers, faults, watch.started, watch.note) as takeovers:
+            ending = await self._watch(watch, takeovers)
         if self._options.stay:
             await self._stay(lab)
-        return await self._conclude(lab, ending, watch.why(ending))
+        return await self._conclude(lab, ending, watch.why(ending), takeovers)
 
     async def _stay(self, lab: Laboratory) -> None:
         """Wait for Ctrl-C or another signal. The demo then goes on to its result."""
         self._staying = asyncio.Event()
         self._console.print(
-            f"\nThe push is over, and everything stays up: {lab.controller.url}\n"
+            f"\nThe push is over, and everything stays up: {lab.controllers.url}\n"
             f"Sign in with the token {lab.operator_token}\n"
             f"Or run {_command_line(lab.folder)}\n"
             "Ctrl-C ends the demo with its result.",
@@ -246,63 +248,49 @@ class _Demo:
             dollars = self._price_of(sku.instance_type, sku.os)
             lab.ec2.prices.set_on_demand(sku.instance_type, dollars, sku.os)
 
-    async def _watch(self, watch: Watch) -> Ending:
+    async def _watch(self, watch: Watch, takeovers: Takeovers) -> Ending:
         with screen(self._console) as shown:
             while True:
                 ending = watch.ending()
+                if ending is Ending.FINISHED and not takeovers.over:
+                    ending = None
                 shown.show(await watch.look(), last=ending is not None)
                 if ending is not None:
                     return ending
                 await asyncio.sleep(_TICK)
 
-    async def _conclude(self, lab: Laboratory, ending: Ending, why: str) -> int:
-        console, metrics = self._console, await lab.controller.metrics()
+    async def _conclude(
+        self, lab: Laboratory, ending: Ending, why: str, takeovers: Takeovers
+    ) -> int:
+        console, metrics = self._console, await lab.controllers.metrics()
         # Only a controller that is still up can explain.
         explanation = await explain_oldest(lab) if ending is not Ending.FINISHED else ""
-        status = await lab.controller.terminate()
-        found = violations(lab, ending, why, status)
+        failed = lab.controllers.failed
+        status = await lab.controllers.terminate()
+        stored = await self._stored(lab)
+        found = violations(lab, ending, why, status, stored.requests)
+        found += [Violation(problem) for problem in takeovers.problems]
         passed, lines = verdict(found, self._options.fault)
         write_counts(lab, metrics)
         console.print()
-        report = make_report(lab, self._push, self._price_of, await self._steps(lab.folder))
-        print_report(console, report)
+        print_report(console, make_report(lab, self._push, self._price_of, stored.steps))
+        for takeover in takeovers.done:
+            console.print(str(takeover), soft_wrap=True)
         print_not_replayed(console, self._push)
         if not passed:
-            log = lab.controller.log_end() if ending is Ending.CONTROLLER_ENDED else ""
+            log = "" if failed is None else failed.log_end()
             print_reasons(console, log, explanation, self._options.keep)
         for line in lines:
             console.print(line, style="green" if passed else "red", soft_wrap=True)
         return 0 if passed else FAILED
 
-    async def _steps(self, folder: Path) -> Mapping[str, Steps]:
+    async def _stored(self, lab: Laboratory) -> Stored:
         try:
-            return await self._steps_of(folder / "state.db")
+            return await self._read_stored(lab.store, lab.folder / "state.db")
         except Exception as error:  # noqa: BLE001 - one column must not cost the whole result
             self._console.print(f"The column `added` is empty: {error}", style="red")
-            return {}
+            return Stored()
 
     def _stage(self, words: str) -> None:
         """Print the stage that begins and the real seconds since the start."""
         self._console.print(f"{time.monotonic() - self._began:5.1f} s  {words}", soft_wrap=True)
-
-    def _introduce(self) -> None:
-        push, counts = self._push, self._push.jobs_by_label
-        windows = sum(counts[name] for name, sku in push.skus.items() if sku.os.value == "windows")
-        lines = [
-            f"Replaying {push.about}:",
-            f"{counted(push.count, 'job')}. Lab time runs {self._scale:.3g} times as fast as real time.",
-            "Machines boot at this host's speed, so waits look longer than on EC2.",
-            *_FAULTS.get(self._options.fault, ()),
-            "The controller and the agent on each machine are the real programs.",
-            "GitHub, EC2 and GitHub's runner program are simulated on this host.",
-        ]
-        if windows:
-            lines.append(
-                "Windows machines run the same agent. Their PowerShell is parsed but not run."
-            )
-        if push.pods:
-            lines.append(
-                f"{sum(counts[label] for label in push.pods)} jobs run in pods. Kubernetes' API server, "
-                "scheduler and controllers\nare the real programs, and its kubelets are simulated."
-            )
-        self._console.print("\n".join(lines), end="\n\n")

@@ -15,6 +15,9 @@ APP_ID = 1234
 MOST_PROCESSES = 100
 """Maximum number of machines that run the real agent in their own processes."""
 
+SQLITE = "sqlite:///state.db"
+"""The store of a laboratory with one controller, in its folder."""
+
 VERSIONS_FILE = "versions.yaml"
 """The name of the file with the runner that machines with stock images install."""
 
@@ -37,7 +40,8 @@ class LabFleet:
     `runner_versions` are the runner versions in the images, by SKU, where they differ from the default.
     `listener` sees every request of every machine. `program` is the Python arguments that start the
     controller. With `nodes`, the lab has a Kubernetes cluster with these nodes, which is the provider
-    `cluster` of `skus`. With `wine`, Windows machines run under Wine (`lab.windows`); otherwise the lab plays
+    `cluster` of `skus`. With more than one of `replicas`, that many controllers share a store on PostgreSQL
+    behind a balancer. With `wine`, Windows machines run under Wine (`lab.windows`); otherwise the lab plays
     Windows with Linux processes.
     """
 
@@ -65,6 +69,7 @@ class LabFleet:
     listener: RequestListener | None = None
     program: tuple[str, ...] = ("-m", "lab.serve")
     nodes: tuple[LabNode, ...] = ()
+    replicas: int = 1
     wine: bool = False
 
     @property
@@ -73,14 +78,24 @@ class LabFleet:
         return any("stock" in section.get("image", {}) for section in self.skus.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a laboratory is to its controllers: the URLs of GitHub, EC2 and the store, and `providers`."""
+
+    github: str
+    ec2: str
+    store: str
+    providers: Mapping[str, Any]
+
+
 def fleet_settings(
-    fleet: LabFleet, address: str, github: str, providers: Mapping[str, Any]
+    fleet: LabFleet, address: str, public_url: str, around: Surroundings
 ) -> dict[str, Any]:
-    """Return the content of fleet.yaml: the controller listens on `address` and calls this GitHub."""
+    """Return the content of fleet.yaml for a controller that listens on `address`."""
     return {
         "fleet": "lab",
         "github": {
-            "api_url": github,
+            "api_url": around.github,
             "apps": [{"id": APP_ID, "private_key_file": "github-app.pem"}],
             "webhook_secret_file": "webhook-secret",
             "scopes": [{"org": fleet.organization, "runner_group": "gpu"}],
@@ -88,14 +103,14 @@ def fleet_settings(
         },
         "server": {
             "listen": address,
-            "public_url": f"http://{address}",
+            "public_url": public_url,
             "admin_token_file": "admin-token",
         },
-        "store": "sqlite:///state.db",
+        "store": around.store,
         **({"versions_file": VERSIONS_FILE} if fleet.has_stock_images else {}),
         "limits": {"machines": fleet.most_machines},
         **_metrics(fleet),
-        "providers": dict(providers),
+        "providers": dict(around.providers),
         "skus": {
             name: {"image": {"name": f"{name}-*", "owner": "self"}, **section}
             if is_on_ec2(section)

@@ -18,26 +18,35 @@ BASE_MB, MACHINE_MB = 600, 25
 BASE_PROCESSES, MACHINE_PROCESSES = 50, 8
 DISK_MB = 100
 
+REPLICAS_MB, REPLICAS_PROCESSES, REPLICAS_DISK_MB = 250, 40, 100
+"""What two more controllers and a PostgreSQL server need besides: they took 200 MiB of memory, 15 processes and
+45 MiB of disk, and the copy of the store at the end takes some more."""
+
 
 class HostTooSmallError(Exception):
     """The host lacks something. The message is a sentence that says what, and how much of it there is."""
 
 
-def check_host(folder: Path, machines: int, root: Path = Path("/")) -> None:
+def check_host(
+    folder: Path, machines: int, root: Path = Path("/"), *, replicas: bool = False
+) -> None:
     """Check that the host has room for so many machines at once. Raises HostTooSmallError, OSError.
 
-    The lab writes its files to `folder`. `root` is the root of the host's files.
+    The lab writes its files to `folder`. `root` is the root of the host's files. `replicas`: three controllers
+    share a PostgreSQL server.
     """
     demo = f"the demo with {counted(machines, 'machine')} needs"
-    wanted, memory = BASE_MB + MACHINE_MB * machines, free_memory_mb(root)
+    wanted, memory = BASE_MB + MACHINE_MB * machines + replicas * REPLICAS_MB, free_memory_mb(root)
     if memory is not None and memory < wanted:
         raise HostTooSmallError(f"{demo} {wanted} MiB of memory, and {memory} MiB are free")
     found = os.statvfs(folder)
     disk = found.f_bavail * found.f_frsize >> 20
-    if disk < DISK_MB:
-        why = f"the demo needs {DISK_MB} MiB of disk in {folder}, and {disk} MiB are free there"
+    wanted = DISK_MB + replicas * REPLICAS_DISK_MB
+    if disk < wanted:
+        why = f"the demo needs {wanted} MiB of disk in {folder}, and {disk} MiB are free there"
         raise HostTooSmallError(f"{why}: TMPDIR can name another folder")
-    wanted, processes = BASE_PROCESSES + MACHINE_PROCESSES * machines, free_processes(root)
+    wanted = BASE_PROCESSES + MACHINE_PROCESSES * machines + replicas * REPLICAS_PROCESSES
+    processes = free_processes(root)
     if processes is not None and processes < wanted:
         why = f"{demo} {wanted} processes, and the control group admits {processes} more"
         raise HostTooSmallError(why)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lab.laboratory import Laboratory
 
-_NAMES = ("controller.log", "fleet.yaml", "state.db", "state.db-wal", "metrics.txt", "calls.txt")
+_NAMES = ("controller*.log", "fleet*.yaml", "state.db", "state.db-wal", "metrics.txt", "calls.txt")
 
 
 def write_counts(lab: Laboratory, metrics: Mapping[str, float]) -> None:
@@ -24,5 +24,5 @@ def write_counts(lab: Laboratory, metrics: Mapping[str, float]) -> None:
 def keep_files(lab: Path, folder: Path) -> None:
     """Copy the files of a laboratory's folder to this one."""
     for name in _NAMES:
-        if (lab / name).exists():
-            shutil.copyfile(lab / name, folder / name)
+        for file in lab.glob(name):
+            shutil.copyfile(file, folder / file.name)

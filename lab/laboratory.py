@@ -1,7 +1,6 @@
 """Starts a simulated GitHub and EC2, machines and a real controller on loopback, and connects them."""
 
 import asyncio
-import os
 import secrets
 import shutil
 import tempfile
@@ -26,10 +25,11 @@ from lab.ec2.service import Account, LabEc2
 from lab.fleet import (
     APP_ID,
     MOST_PROCESSES,
+    SQLITE,
     VERSIONS_FILE,
     LabFleet,
+    Surroundings,
     ec2_section,
-    fleet_settings,
     is_on_ec2,
 )
 from lab.github.server import LabGitHub
@@ -47,7 +47,8 @@ from lab.machines.misbehaving_host import MisbehavingHost, Misdeed
 from lab.machines.observed_host import ObservedHost
 from lab.machines.process import ProcessHost
 from lab.machines.publisher import RunnerPublisher
-from lab.ports import free_ports
+from lab.replicas.controllers import Controllers, make_controllers
+from lab.replicas.postgresql import PostgresqlServer
 from lab.windows.host import WindowsHost
 from lab.windows.parts import find
 from lab.windows.platforms import PlatformHost
@@ -84,7 +85,8 @@ class Laboratory:
         self.folder = Path(tempfile.mkdtemp(prefix="autoscaler-lab-"))
         self.github: LabGitHub
         self.ec2: LabEc2
-        self.controller: ControllerProcess
+        self.controllers: Controllers
+        self.store = SQLITE
         self.pods: LabPods | None = None
         self.publisher: RunnerPublisher | None = None
         self.misdeeds: Mapping[str, Sequence[Misdeed]] = {}
@@ -120,8 +122,11 @@ class Laboratory:
             self._report("GitHub")
             await self.github.start()
             self._write_secrets(key, secret)
-            self.controller = self._controller(self._write_fleet_file(network))
-            stack.push_async_callback(self.controller.terminate)
+            self._add_images()
+            if self.fleet.replicas > 1:
+                await self._start_postgresql(stack)
+            self.controllers = self._make_controllers(network)
+            stack.push_async_callback(self.controllers.terminate)
             self._closing = stack.pop_all()
         return self
 
@@ -134,11 +139,17 @@ class Laboratory:
         await self._closing.aclose()
 
     async def start_controller(self) -> None:
-        """Start the controller, wait until it is ready, and point GitHub's webhook at it."""
-        self._report("the controller (autoscaler serve)")
-        await self.controller.start()
-        await self.controller.ready()
-        self.github.point_webhook(f"{self.controller.url}/webhook")
+        """Start the controllers, wait until they are ready, and point GitHub's webhook at them."""
+        replicas = self.fleet.replicas
+        what = "the controller" if replicas == 1 else f"{replicas} replicas of the controller"
+        self._report(f"{what} (autoscaler serve)")
+        await self.controllers.start()
+        self.github.point_webhook(f"{self.controllers.url}/webhook")
+
+    @property
+    def controller(self) -> ControllerProcess:
+        """The first controller, and the only one without replicas."""
+        return self.controllers.processes[0]
 
     @property
     def operator_token(self) -> str:
@@ -255,7 +266,7 @@ class Laboratory:
             path.touch(mode=0o600)
             path.write_bytes(content)
 
-    def _write_fleet_file(self, network: Network) -> Path:
+    def _add_images(self) -> None:
         for sku, section in self.fleet.skus.items():
             if not is_on_ec2(section) or "image" in section:
                 continue
@@ -266,34 +277,19 @@ class Laboratory:
                 snapshot_gb=8,
                 tags={RUNNER_TAG: self.fleet.runner_versions.get(sku, RUNNER_VERSION)},
             )
-        [port] = free_ports(1)
-        address = f"127.0.0.1:{port}"
-        settings = fleet_settings(
-            self.fleet,
-            address,
-            self.github.api_url,
-            {"lab": ec2_section(self.ec2, network)}
-            | ({} if self.pods is None else {PROVIDER: self.pods.section}),
-        )
-        path = self.folder / "fleet.yaml"
-        path.write_text(yaml.safe_dump(settings, sort_keys=False))
-        return path
 
-    def _controller(self, fleet_file: Path) -> ControllerProcess:
-        listen = yaml.safe_load(fleet_file.read_text())["server"]["public_url"]
-        environment = {
-            "AWS_ENDPOINT_URL": self.ec2.endpoint_url,
-            "AWS_ACCESS_KEY_ID": "lab",
-            "AWS_SECRET_ACCESS_KEY": "lab",  # not a secret: the lab accepts any value
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "AWS_CONFIG_FILE": os.devnull,
-            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-            "no_proxy": "127.0.0.1",
-        }
-        program = [*self.fleet.program, "-c", str(fleet_file)]
-        program += ["--clock-scale", str(self.clock.scale)]
-        program += ["--clock-epoch", repr(self.clock.epoch)]
-        return ControllerProcess(program, listen, self.folder / "controller.log", environment)
+    async def _start_postgresql(self, stack: AsyncExitStack) -> None:
+        server = PostgresqlServer(self.folder / "postgresql")
+        stack.push_async_callback(asyncio.to_thread, server.close)
+        self._report("PostgreSQL")
+        await asyncio.to_thread(server.start)
+        self.store = await asyncio.to_thread(server.database)
+
+    def _make_controllers(self, network: Network) -> Controllers:
+        providers = {"lab": ec2_section(self.ec2, network)}
+        providers |= {} if self.pods is None else {PROVIDER: self.pods.section}
+        around = Surroundings(self.github.api_url, self.ec2.endpoint_url, self.store, providers)
+        return make_controllers(self.fleet, self.folder, self.clock, around)
 
 
 def _account_id() -> str:

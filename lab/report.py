@@ -19,6 +19,7 @@ from lab.kubernetes.lab_pods import LabPod, LabPods
 from lab.laboratory import Laboratory
 from lab.live import clock
 from lab.push import Push
+from lab.stored import Steps
 
 PriceOf = Callable[[str, OperatingSystem], float]
 """Returns an instance type's price in dollars per hour. Raises ValueError if the type is unknown."""
@@ -32,19 +33,6 @@ _MACHINES = {
 }
 _CALLS_SHOWN = 2
 _WIDTH = 80
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The controller's record of a runner: its instance id and two times in lab time.
-
-    `ready_at` is when its machine passed the health checks. `assigned_at` is when the machine received
-    the registration. Either is None if it did not happen.
-    """
-
-    instance: str
-    ready_at: float | None
-    assigned_at: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ Without a planted fault, every job must run exactly once, and no machine, volume
 left. With a planted fault, the demo must find that fault and nothing else wrong.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
@@ -32,18 +33,21 @@ class Violation:
     planted: bool = False
 
 
-def violations(lab: Laboratory, ending: Ending, why: str, status: int) -> list[Violation]:
+def violations(
+    lab: Laboratory, ending: Ending, why: str, status: int, requests: Mapping[str, int]
+) -> list[Violation]:
     """Return everything that went wrong.
 
-    That is an early ending, jobs that did not run exactly once, resources that are left, and a
-    controller that failed. `why` is the ending in words, `status` the controller's exit status.
+    That is an early ending, jobs that did not run exactly once, machines that no launch request asked for,
+    resources that are left, and a controller that failed. `why` is the ending in words, `status` the first
+    exit status of a controller that is not 0. `requests` has the number of machines of each launch request.
     """
-    found = [*_jobs(lab), *_left(lab)]
+    found = [*_jobs(lab), *_launched_twice(lab, requests), *_left(lab)]
     if ending is not Ending.FINISHED:
         expected = {Ending.STUCK: _lost(lab), Ending.LEFT: bool(_leaked(lab))}
         found.insert(0, Violation(f"gave up: {why}", expected.get(ending, False)))
     if status:
-        found.append(Violation(f"the controller exited with status {status}"))
+        found.append(Violation(f"a controller exited with status {status}"))
     return found
 
 
@@ -74,6 +78,16 @@ def _jobs(lab: Laboratory) -> Iterator[Violation]:
         never = counted(len(blocked), "job")
         what = f"never queued: {never}, because jobs that they need did not end"
         yield Violation(what, _lost(lab))
+
+
+def _launched_twice(lab: Laboratory, requests: Mapping[str, int]) -> Iterator[Violation]:
+    if not requests:  # the store could not be read
+        return
+    made = Counter(one.tags.get("autoscaler:launch-request", "?") for one in lab.ec2.instances)
+    for request, count in made.items():
+        if count > requests.get(request, 0):
+            wanted = counted(requests.get(request, 0), "machine")
+            yield Violation(f"launch request {request} was for {wanted}, and EC2 launched {count}")
 
 
 def _left(lab: Laboratory) -> Iterator[Violation]:

@@ -23,7 +23,7 @@ class Ending(Enum):
     STUCK = "for {minutes:.0f} minutes no job ran and no job changed its state"
     LEFT = "every job ended, but nothing that is left was removed for {minutes:.0f} minutes"
     OVERDUE = "the replay took far longer than expected"
-    CONTROLLER_ENDED = "the controller exited before the replay ended"
+    CONTROLLER_ENDED = "a controller exited before the replay ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class SkuProgress:
 class Progress:
     """The progress of a replay: lab `seconds` since the push, and `machines` that exist at EC2 now.
 
-    `pods` that have not ended are None if the lab has no cluster. `steps` are lines of `FirstSteps`, since the
-    progress before.
+    `pods` that have not ended are None if the lab has no cluster. `steps` are lines of `FirstSteps`, and those
+    that were noted, since the progress before.
     """
 
     seconds: float
@@ -106,10 +106,21 @@ class Watch:
         self._jobs_moved = self._began
         self._left: list[str] = []
         self._left_moved = self._began
+        self._noted: list[str] = []
+
+    def note(self, line: str) -> None:
+        """Have the next progress show this line as a step."""
+        self._noted.append(line)
+
+    def started(self) -> float:
+        """Return the share of the jobs that were started."""
+        jobs = self._lab.github.jobs
+        return sum(bool(job.starts) for job in jobs) / len(jobs)
 
     async def look(self) -> Progress:
         """Return the progress now: jobs as GitHub shows them, machines as the controller counts them."""
-        metrics = await self._lab.controller.metrics()
+        metrics = await self._lab.controllers.metrics()
+        noted, self._noted = self._noted, []
         by_sku: dict[str, list[Job]] = {sku: [] for sku in self._lab.fleet.skus}
         for job in self._lab.github.jobs:
             by_sku[job.spec.labels[0]].append(job)
@@ -118,7 +129,7 @@ class Watch:
             machines=self._lab.ec2.instances.alive,
             pods=None if self._lab.pods is None else self._lab.pods.alive,
             skus={sku: _sku_progress(sku, jobs, metrics) for sku, jobs in by_sku.items()},
-            steps=tuple(self._steps.new(metrics)),
+            steps=(*self._steps.new(metrics), *noted),
         )
 
     def ending(self) -> Ending | None:
@@ -130,7 +141,7 @@ class Watch:
             self._jobs, self._jobs_moved = jobs, now
         if left != self._left:
             self._left, self._left_moved = left, now
-        if not self._lab.controller.running:
+        if self._lab.controllers.failed is not None:
             return Ending.CONTROLLER_ENDED
         if now - self._began > self._patience.overdue + 3 * self._shortest:
             return Ending.OVERDUE

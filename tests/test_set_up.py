@@ -137,7 +137,7 @@ def offer_disk(checkout: Checkout, free_mb: int) -> None:
     program.chmod(0o755)
 
 
-@pytest.mark.parametrize(("purpose", "needed"), [("demo", 500), ("test", 1000)])
+@pytest.mark.parametrize(("purpose", "needed"), [("demo", 550), ("test", 1000)])
 def test_packages_that_the_disk_has_no_room_for_are_not_installed(
     complete: Checkout, purpose: str, needed: int
 ) -> None:

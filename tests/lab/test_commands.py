@@ -11,6 +11,7 @@ from autoscaler.controller.system import SystemClock
 from autoscaler.model.catalogue import OperatingSystem
 from lab import serve
 from lab.demo import DemoOptions, fitting_scale
+from lab.replicas.takeovers import Faults
 from lab.verdict import Fault
 
 
@@ -51,6 +52,8 @@ def test_the_demo_gets_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert shown.options["options"] == DemoOptions(fault=Fault.LEAKED_MACHINE)
     run("--stay")
     assert shown.options["options"] == DemoOptions(stay=True)
+    run("--replicas")
+    assert shown.options["options"] == DemoOptions(replicas=Faults())
 
 
 @pytest.mark.parametrize(("slowness", "scale"), [(1.0, 80.0), (4.0, 20.0), (100.0, 8.0)])

@@ -27,7 +27,7 @@ from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.model.jobs.runners import Runner
 from lab import host_check
 from lab.demo import DemoOptions, main
-from lab.machine_steps import read_steps
+from lab.read_store import read_store
 from lab.verdict import Fault
 from lab.watch import Patience
 from tests.lab.system.harness import records_in
@@ -134,7 +134,7 @@ def demo(options: DemoOptions) -> tuple[int, str]:
     """Run the demo and return its exit status and output."""
     out = StringIO()
     console = Console(file=out, width=80, highlight=False, markup=False, emoji=False)
-    status = main(price_of, read_steps, options, console)
+    status = main(price_of, read_store, options, console)
     return status, out.getvalue()
 
 
@@ -388,7 +388,7 @@ def test_an_instance_type_without_a_price_is_reported(push: Path) -> None:
         raise ValueError(f"instance type {instance_type} is not known")
 
     out = StringIO()
-    assert main(unknown, read_steps, DemoOptions(push=push), Console(file=out, width=200)) == 2
+    assert main(unknown, read_store, DemoOptions(push=push), Console(file=out, width=200)) == 2
     assert out.getvalue() == "error: instance type m7g.large is not known\n"
 
 

@@ -45,6 +45,10 @@ def test_too_little_memory_is_said_with_both_figures(root: Path) -> None:
     with pytest.raises(HostTooSmallError, match=f"^{expected}$"):
         check_host(root, 48, root)
     check_host(root, 3, root)
+    expected = "the demo with 10 machines needs 1100 MiB of memory, and 1024 MiB are free"
+    with pytest.raises(HostTooSmallError, match=f"^{expected}$"):
+        check_host(root, 10, root, replicas=True)
+    check_host(root, 10, root)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import yaml
 
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.providers.ec2.instance_types import instance_type
-from lab.fleet import fleet_settings
+from lab.fleet import SQLITE, Surroundings, fleet_settings
 from lab.push import MOST_BYTES, PushError, read_example, read_push
 from lab.push_fleet import lab_fleet
 
@@ -193,5 +193,8 @@ def test_a_replay_expects_jobs_to_start_as_soon_as_machines_boot_on_this_host() 
     assert lab_fleet(read_example(), 1.0).wait_objective == 300
     assert lab_fleet(read_example(), 10.0).wait_objective == 1800
     assert lab_fleet(read_example(), 100_000.0).wait_objective == 21_600
-    settings = fleet_settings(lab_fleet(read_example(), 10.0), "127.0.0.1:1", "http://github", {})
+    around = Surroundings("http://github", "http://ec2", SQLITE, {})
+    settings = fleet_settings(
+        lab_fleet(read_example(), 10.0), "127.0.0.1:1", "http://127.0.0.1:1", around
+    )
     assert settings["metrics"] == {"wait_objectives": ["all=.*:1800:0.999"]}

@@ -60,9 +60,26 @@ def test_jobs_that_fail_in_the_same_way_share_a_line() -> None:
     lab = cast(
         "Laboratory", SimpleNamespace(github=github, ec2=SimpleNamespace(machines_left=list))
     )
-    assert [one.text for one in violations(lab, Ending.STUCK, "it is stuck", 0)] == [
+    assert [one.text for one in violations(lab, Ending.STUCK, "it is stuck", 0, {})] == [
         "gave up: it is stuck",
         "job test / gpu 1 and 2 more like it: started 0 times, queued",
         "job test / gpu 4: started 2 times, queued",
         "job test / cpu 1: started 2 times, queued",
     ]
+
+
+def test_more_machines_than_a_launch_request_was_for_are_reported() -> None:
+    machines = [
+        SimpleNamespace(tags={"autoscaler:launch-request": name}) for name in ("r-1", "r-2", "r-2")
+    ]
+    ec2 = SimpleNamespace(machines_left=list, instances=machines)
+    github = SimpleNamespace(jobs=[], unfinished=True)
+    lab = cast("Laboratory", SimpleNamespace(github=github, ec2=ec2))
+
+    def found(**requests: int) -> list[str]:
+        named = {f"r-{name[1:]}": count for name, count in requests.items()}
+        return [one.text for one in violations(lab, Ending.FINISHED, "", 0, named)]
+
+    assert found(r1=1, r2=2, r3=1) == []
+    assert found(r1=1, r2=1) == ["launch request r-2 was for 1 machine, and EC2 launched 2"]
+    assert found(r2=2) == ["launch request r-1 was for 0 machines, and EC2 launched 1"]

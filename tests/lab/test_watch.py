@@ -21,7 +21,7 @@ class StillLab:
     fleet: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(scale=80.0, skus={}))
     ec2: None = None
     pods: None = None
-    controller: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(running=True))
+    controllers: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(failed=None))
 
     @property
     def clock(self) -> SimpleNamespace:

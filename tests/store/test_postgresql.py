@@ -176,7 +176,7 @@ async def _crash_under_load(server: PostgresqlServer) -> None:
         callers = asyncio.gather(*(deliver(number) for number in range(8)), return_exceptions=True)
         await enough.wait()
         server.kill()
-        server.start_again()
+        server.start()
         # A caller goes on, unless its delivery was being committed or the start took long.
         for ended in await callers:
             assert ended is None or isinstance(ended, StoreError), ended

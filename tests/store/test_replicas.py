@@ -174,7 +174,7 @@ async def test_replicas_outlive_their_server_and_lead_again(tmp_path: Path) -> N
         await replicas.until_leads("a")
         server.kill()
         await replicas.until_logged("a", "leadership_ended")
-        server.start_again()
+        server.start()
         await replicas.until_leads("a")
         assert await replicas.deliver("a", 1) == [202]
     finally:

@@ -21,6 +21,7 @@ from autoscaler.model.jobs.runners import machine_in_any_name
 from lab.ec2.lifecycle import BY_ITSELF
 from lab.ec2.moto import MotoProcess
 from lab.laboratory import LabFleet, Laboratory
+from lab.replicas.controllers import Controllers, make_controller
 from tests.lab.system.harness import (
     CALL_TAG,
     Records,
@@ -84,7 +85,15 @@ async def serve_on(lab: Laboratory, host: Host) -> None:
         (lab.folder / name).symlink_to(target)
     printed = await asyncio.to_thread(host.succeed, "prepare")
     LOG.info("%s", printed)
-    lab.controller = lab._controller(host.run / "fleet.yaml")
+    controller = make_controller(
+        lab.fleet.program,
+        lab.clock,
+        lab.ec2.endpoint_url,
+        host.run / "fleet.yaml",
+        lab.controllers.url,
+        lab.folder / "controller.log",
+    )
+    lab.controllers = Controllers([controller], None)
     await lab.start_controller()
 
 
