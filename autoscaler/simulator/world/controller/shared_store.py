@@ -141,8 +141,10 @@ class SharedMemoryStore(MemoryStore):
 
     async def unapplied(self, limit: int) -> tuple[Delivery, ...]:
         """See `SharedStore.unapplied`."""
-        await self._reach()
-        return tuple(one for one in self.inbox.values() if one.key not in self.applied)[:limit]
+        waiting = await self._durably(
+            lambda: [one for key, one in self.inbox.items() if key not in self.applied]
+        )
+        return tuple(waiting[:limit])
 
     def leads_for(self) -> Seconds:
         """See `Store.leads_for`."""
