@@ -350,7 +350,9 @@ async def test_agents_of_other_versions_are_kept_for_all_replicas(store: Postgre
     assert (await store.keep_agent(b"agent 4"))[0] == b"agent 9"
 
 
-async def test_an_inspection_names_the_leader_and_changes_nothing(url: str) -> None:
+async def test_an_inspection_names_the_leader_and_changes_nothing(
+    url: str, server: PostgresqlServer
+) -> None:
     before = await asyncio.to_thread(inspect, url)
     assert (before.leader, before.read_only, before.version >= 14) == (None, False, True)
     store = await open_leading(url)
@@ -358,4 +360,4 @@ async def test_an_inspection_names_the_leader_and_changes_nothing(url: str) -> N
     await store.close()
     assert (await asyncio.to_thread(inspect, url)).leader is None
     with pytest.raises(StoreError, match="does not exist"):
-        await asyncio.to_thread(inspect, url.replace("/test", "/missing"))
+        await asyncio.to_thread(inspect, server.url("missing"))
