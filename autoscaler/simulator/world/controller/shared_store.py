@@ -262,7 +262,7 @@ class SharedMemoryStore(MemoryStore):
         self.took_over()
 
     def _note_renewal(self, client: Client, sent_at: Seconds) -> None:
-        """Tell a client of its renewal, and check that it is not sure of a lease that another one took."""
+        """Report its renewal to a client, and check that it is not sure of a lease that another one took."""
         client.lease_time.renewed(sent_at)
         if client is not self.leader and client.lease_time.left() > 0.0:
             self._violated(f"replica {client.host} is sure of a lease that another one took")
