@@ -10,7 +10,7 @@ from importlib.metadata import version
 import structlog
 
 from autoscaler import config
-from autoscaler.app.agent_file import build_agent
+from autoscaler.app.agent_file import own_agent
 from autoscaler.app.endpoints import console_endpoint, token_file, webhook_endpoint
 from autoscaler.app.event_loop import keep_out_of_collections, report_lag
 from autoscaler.app.process import (
@@ -110,7 +110,7 @@ class Parts:
             webhooks=settings.github.webhook is None,
         )
         self._telemetry.replica(leads=True, epoch=0 if led is None else led[1].epoch)
-        agent = build_agent()
+        agent = own_agent()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
         self._traces = traces
         self.github = GitHubClient(

@@ -41,7 +41,7 @@ IN_TESTS_OF_CLUSTERS = (0, 2, 8, 12, 13, 30)
 """Seeds whose worlds with Kubernetes clusters `make test-systems` plays. They have all kinds of faults of
 clusters, and find the bugs of that provider."""
 
-IN_TESTS_OF_REPLICAS = range(40)
+IN_TESTS_OF_REPLICAS = range(24)
 """Seeds whose worlds with replicas `make test-systems` plays. They find the bugs of leadership."""
 
 _OF_CLUSTERS = "autoscaler/providers/kubernetes/"

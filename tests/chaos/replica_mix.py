@@ -29,7 +29,7 @@ OF_LEADERSHIP: Mapping[FaultKind, Ranges] = {
     K.STORE_CUT_OFF: Ranges(times=(1, 4), lasts=(8, 120), every=(1,), target=(0, 3)),
     K.COMMIT_UNKNOWN: Ranges(times=(1, 2), lasts=(60, 600), every=(10, 30, 100)),
     K.STORE_DOWN: Ranges(times=(1, 1), lasts=(5, 600), every=(1,)),
-    K.STORE_FAILOVER: Ranges(times=(1, 2), lasts=(2, 60), every=(1,), target=(1, 5)),
+    K.STORE_FAILOVER: Ranges(times=(1, 2), lasts=(2, 30), every=(1,), target=(1, 5)),
     K.HOSTS_DISAGREE: Ranges(times=(1, 1), lasts=(0, 0), every=(1,), target=(30, 30)),
 }
 
@@ -65,14 +65,21 @@ def schedule_of_replicas(seed: int) -> Schedule:
 def _at_failover(random: Random, fault: Fault) -> list[Fault]:
     """Return faults while a server fails over, in every second of these worlds.
 
-    The leader cannot learn of it, and the next one to look at the lease has never seen the earlier server.
+    The leader is cut off, or stands still nearly as long as its lease lasts. The next one to look at the lease
+    has never seen the earlier server.
     """
     if fault.kind is not K.STORE_FAILOVER or random.random() < 0.5:
         return []
     began = round(fault.at - random.uniform(0.0, 1.0), 2)
     killed = round(fault.at + random.uniform(0.0, fault.lasts), 2)
-    cut_off = Fault(began, K.STORE_CUT_OFF, 40.0)
-    return [cut_off, *(Fault(killed, K.FOLLOWER_KILLED, 5.0, target=n) for n in range(2))]
+    cut_off, paused = (
+        Fault(began, K.STORE_CUT_OFF, 40.0),
+        Fault(began, K.LEADER_PAUSED, 14.0, target=1),
+    )
+    return [
+        random.choice((cut_off, paused)),
+        *(Fault(killed, K.FOLLOWER_KILLED, 5.0, target=n) for n in range(2)),
+    ]
 
 
 def _faults(random: Random, kind: FaultKind, ranges: Ranges) -> list[Fault]:

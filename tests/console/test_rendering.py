@@ -76,7 +76,7 @@ def test_a_share_is_never_rounded_up_to_all(value: float | None, text: str) -> N
 
 
 def test_runbooks_have_no_links_that_the_console_does_not_serve() -> None:
-    runbooks = read_runbooks()
+    runbooks = dict(read_runbooks())
     assert len(runbooks) > 15
     assert "README" not in runbooks
     reasons = runbooks.pop("reasons")

@@ -95,6 +95,18 @@ async def test_a_lease_of_the_same_epoch_after_a_failover_is_not_ones_own(
         await store.renew()
 
 
+async def test_a_leader_ends_once_the_server_lacks_its_last_transaction(
+    url: str, store: PostgresqlStore
+) -> None:
+    """A server that takes over may lack it, and the leader's memory is then ahead of what is stored."""
+    before = (await store.seek(REPLICA, take_in=1)).expires
+    await store.renew()
+    change(url, f"UPDATE lease SET expires = {before!r}")
+    with pytest.raises(StoreError, match="lost the last transactions"):
+        await store.accept(delivery("a"))
+    assert store.leads_for() < 0.0
+
+
 class OvertakenDatabase(PostgresqlDatabase):
     """Another replica takes the lease between `seek` and its first renewal."""
 
@@ -355,7 +367,9 @@ async def test_agents_of_other_versions_are_kept_for_all_replicas(store: Postgre
     assert (await store.keep_agent(b"agent 4"))[0] == b"agent 9"
 
 
-async def test_an_inspection_names_the_leader_and_changes_nothing(url: str) -> None:
+async def test_an_inspection_names_the_leader_and_changes_nothing(
+    url: str, server: PostgresqlServer
+) -> None:
     before = await asyncio.to_thread(inspect, url)
     assert (before.leader, before.read_only, before.version >= 14) == (None, False, True)
     store = await open_leading(url)
@@ -363,4 +377,4 @@ async def test_an_inspection_names_the_leader_and_changes_nothing(url: str) -> N
     await store.close()
     assert (await asyncio.to_thread(inspect, url)).leader is None
     with pytest.raises(StoreError, match="does not exist"):
-        await asyncio.to_thread(inspect, url.replace("/test", "/missing"))
+        await asyncio.to_thread(inspect, server.url("missing"))

@@ -45,8 +45,8 @@ class Follower:
         """Return the lease, and take it if it is free.
 
         A new session, also the first one, may be with a server that took over and lacks what its predecessor
-        wrote last, such as a renewal. So a lease is over only after its whole length in one session. A new
-        replica does not wait for a lease that its holder gave up.
+        wrote last, such as a renewal. So a lease is over only after its whole length in one session. But a
+        lease that its holder gives up is free: for a new replica, and within a session that saw it held.
         """
         may_take = not intake_only and self._pacing.now() >= self._may_take_from
         try:
@@ -59,6 +59,9 @@ class Follower:
             given_up = self._session == 0 and lease.expires == 0.0
             self._session = lease.session
             self._may_take_from = self._pacing.now() + (0.0 if given_up else LEASE_LENGTH)
+        elif lease.expires == 0.0 and self.lease is not None and self.lease.expires > 0.0:
+            self._may_take_from, self.lease = self._pacing.now(), lease
+            return await self._look(intake_only=intake_only)
         if self.lease is None or self.lease.epoch != lease.epoch:
             leader = lease.holder.name if not lease.expired else "nobody"
             _log.info("lease_seen", leader=leader, epoch=lease.epoch, mine=lease.mine)

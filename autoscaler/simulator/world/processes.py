@@ -33,6 +33,8 @@ class CrashPoint:
         """Count a call. Once blocked, never return."""
         if not self.reached.is_set():
             self.calls += 1
+            if not self._armed:
+                return
             due = [act for act, count in self._armed.items() if count <= self.calls]
             if not due:
                 return

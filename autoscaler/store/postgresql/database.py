@@ -69,7 +69,7 @@ class PostgresqlDatabase:
         self._address = address
         self._limit = limit
         self._session = 1
-        self._epoch: int | None = None
+        self._held: lease.Held | None = None
         self._claim = lease.Claim(Replica("", ""))
         self._lease_time = LeaseTime()
         self._driver = self._connect(time.monotonic() + patience)
@@ -100,13 +100,13 @@ class PostgresqlDatabase:
 
         found = self._repeated(lambda: self._attempt(do), 0.0)
         if found.mine:
-            before, self._epoch = self._epoch, found.epoch
+            before, self._held = self._held, lease.Held(found.epoch, found.expires)
             try:
                 # An earlier call may have taken it, whose answer was lost: only a renewal says until when.
                 self.renew()
             except StoreError:
-                # Without a renewal it does not lead. With the epoch, each later transaction would fail.
-                self._epoch = before
+                # Without a renewal it does not lead. As a holder, each later transaction would fail.
+                self._held = before
                 raise
         return found
 
@@ -126,12 +126,15 @@ class PostgresqlDatabase:
         """Give up the lease and close the session. Idempotent."""
         if self._driver.closed:
             return
-        epoch, self._epoch = self._epoch, None
+        held, self._held = self._held, None
         self._lease_time.lost()
-        if epoch is not None:
+        if held is not None:
             with suppress(StoreError):
                 self._repeated(
-                    lambda: self._attempt(lambda c: lease.release(c, epoch, self._claim.token)), 0.0
+                    lambda: self._attempt(
+                        lambda c: lease.release(c, held.epoch, self._claim.token)
+                    ),
+                    0.0,
                 )
         self._driver.close()
 
@@ -155,7 +158,7 @@ class PostgresqlDatabase:
         connection = PostgresqlConnection(self._driver)
         sent_at = self._lease_time.now()
         try:
-            self._begin()
+            held = self._begin()
             answer = do(connection)
         except BaseException:
             with suppress(psycopg.Error):
@@ -170,25 +173,35 @@ class PostgresqlDatabase:
                     "the connection was lost during COMMIT, so the outcome is unknown: start again"
                 ) from None
             raise
-        if self._epoch is not None:
+        if held is not None:
+            self._held = held
             self._lease_time.renewed(sent_at)
         return answer
 
-    def _begin(self) -> None:
-        """Begin a transaction, and renew the lease within it. Raises: StoreError if it was taken over."""
+    def _begin(self) -> lease.Held | None:
+        """Begin a transaction, and renew the lease within it. Return the lease, or None without one.
+
+        Raises: StoreError if another process took it, or if the server lacks what this one wrote last: its
+        memory is ahead then.
+        """
         limit = 0 if self._driver.limit is None else 1000 * STATEMENT_LIMIT
         text = _BEGIN.format(statement=limit)
-        if self._epoch is None:
+        if self._held is None:
             self._driver.execute(text.encode())
-            return
+            return None
         clock = PostgresqlConnection.clock
-        text += lease.renewal(clock, self._epoch, self._claim.token)
+        text += lease.renewal(clock, self._held, self._claim.token)
         cursor = self._driver.execute(text.encode())
         while cursor.nextset():
             pass
-        if cursor.rowcount != 1:
+        renewed = cursor.fetchone()
+        if renewed is None:
             self._lease_time.lost()
-            raise StoreError("another process took over the store: this one must end")
+            raise StoreError(
+                "another process took over the store, or its server lost the last transactions: "
+                "this process must start again from what is stored"
+            )
+        return lease.Held(self._held.epoch, float(renewed[0]))
 
     def _connect(self, until: float) -> Session:
         while True:

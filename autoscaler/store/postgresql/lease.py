@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from autoscaler.controller.ports.replicas import LEASE_LENGTH, Lease, Replica
+from autoscaler.model.identifiers import Instant
 from autoscaler.store.database import Connection
 
 _SECRET_BYTES: Final = 32
@@ -58,9 +59,24 @@ def seek(connection: Connection, claim: Claim, session: int, *, take: bool) -> L
     )
 
 
-def renewal(clock: str, epoch: int, token: str) -> str:
-    """Return the statement that renews a lease. It changes no row if another process has it."""
-    return f"UPDATE lease SET expires = {clock} + {LEASE_LENGTH} WHERE epoch = {epoch} AND token = '{token}'"  # noqa: S608 - a number, and hexadecimal digits
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The lease as its holder left it with its last transaction."""
+
+    epoch: int
+    expires: Instant
+
+
+def renewal(clock: str, held: Held, token: str) -> str:
+    """Return the statement that renews a lease, and returns its new end.
+
+    It changes no row if another process has it. Nor does it if a server took over that lacks the holder's last
+    transactions: each of them renewed the lease.
+    """
+    return (
+        f"UPDATE lease SET expires = {clock} + {LEASE_LENGTH} WHERE epoch = {held.epoch} "  # noqa: S608 - numbers, and hexadecimal digits
+        f"AND token = '{token}' AND expires = {held.expires!r} RETURNING expires"
+    )
 
 
 def release(connection: Connection, epoch: int, token: str) -> None:

@@ -23,7 +23,7 @@ class LeasedStore(FakeStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lease = Lease(OTHER, 1, "secret", 0.0, expired=False, mine=False, session=1)
+        self.lease = Lease(OTHER, 1, "secret", EPOCH, expired=False, mine=False, session=1)
         self.session = 1
         self.reached = True
         self.taken_at: list[float] = []

@@ -77,6 +77,29 @@ async def test_a_new_replica_takes_a_lease_that_was_given_up() -> None:
 
 
 @on_virtual_time
+async def test_a_lease_that_is_given_up_in_the_same_session_is_taken_at_once() -> None:
+    """A rolling upgrade ends the leader soon after the other replica started."""
+    store = LeasedStore()
+    task = following(store)
+    await asyncio.sleep(1.0)
+    store.lease = replace(store.lease, expires=0.0, expired=True)
+    await task
+    assert store.taken_at[0] <= EPOCH + 1.0 + LOOK_EVERY
+
+
+@on_virtual_time
+async def test_a_lease_that_was_given_up_in_an_earlier_session_is_honoured() -> None:
+    """A replica may have taken it since, at the server that failed."""
+    store = LeasedStore()
+    task = following(store)
+    await asyncio.sleep(1.0)
+    store.break_session()
+    store.lease = replace(store.lease, expires=0.0, expired=True)
+    await task
+    assert store.taken_at[0] >= EPOCH + 1.0 + LEASE_LENGTH
+
+
+@on_virtual_time
 async def test_a_store_that_is_not_reached_is_logged_once_a_minute() -> None:
     store = LeasedStore()
     follower = Follower(store, ME, VirtualClock())

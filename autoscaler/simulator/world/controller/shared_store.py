@@ -8,8 +8,7 @@ import asyncio
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from autoscaler.controller.ports.replicas import LEASE_LENGTH, Lease, Replica
 from autoscaler.controller.ports.store import Delivery, DeliveryKey, StoreError
@@ -29,8 +28,7 @@ RETRIES_FOR: Seconds = 10.0
 TRIES_EVERY: Seconds = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRow:
+class LeaseRow(NamedTuple):
     """The lease as the server has it. `client` is the number of the client that took it last."""
 
     holder: Replica
@@ -40,7 +38,10 @@ class LeaseRow:
 
 
 class Client:
-    """The store as a process opened it. `generation` is that of the server that it is connected to."""
+    """The store as a process opened it. `generation` is that of the server that it is connected to.
+
+    `expires` is what the last transaction left in the lease, if the process knows its outcome.
+    """
 
     def __init__(self, number: int, host: int, process: Process, generation: int) -> None:
         self.number = number
@@ -49,6 +50,7 @@ class Client:
         self.generation = generation
         self.session = 1
         self.epoch: int | None = None
+        self.expires: Instant = math.nan
         self.closed = False
         self.lease_time = LeaseTime(asyncio.get_running_loop().time)
 
@@ -128,7 +130,7 @@ class SharedMemoryStore(MemoryStore):
         mine = row.client == client.number and not expired
         await count_call()
         if mine:
-            client.epoch = row.epoch
+            client.epoch, client.expires = row.epoch, row.expires
             await self.renew()
         secret = f"SECRET-{row.client}"
         return Lease(row.holder, row.epoch, secret, row.expires, expired, mine, client.session)
@@ -158,7 +160,7 @@ class SharedMemoryStore(MemoryStore):
         await count_call()
         held = (self.row.client, self.row.epoch) == (client.number, epoch)
         if held and not self._is_unreachable(client):
-            self.row = replace(self.row, expires=0.0)
+            self.row = self.row._replace(expires=0.0)
 
     async def _reach(self) -> None:
         client = self._client
@@ -166,7 +168,7 @@ class SharedMemoryStore(MemoryStore):
         await self._connect(client, RETRIES_FOR)
         sent_at = client.lease_time.now()
         self._renew(client)
-        client.lease_time.renewed(sent_at)
+        self._note_renewal(client, sent_at)
 
     async def _durably(self, write: Callable[[], T]) -> T:
         client = self._client
@@ -188,10 +190,10 @@ class SharedMemoryStore(MemoryStore):
         result = await done
         await count_call()
         if self._fault_schedule.hit(FaultKind.COMMIT_UNKNOWN) or self._is_unreachable(client):
-            client.generation = 0
+            client.generation, client.expires = 0, math.nan
             raise StoreError("the connection was lost during COMMIT, so the outcome is unknown")
         if leads:
-            client.lease_time.renewed(sent_at)
+            self._note_renewal(client, sent_at)
         return result
 
     def _carry_out(
@@ -220,11 +222,18 @@ class SharedMemoryStore(MemoryStore):
             self._renew(client)
 
     def _renew(self, client: Client) -> None:
-        """Renew the lease of a client. Raises: StoreError if it does not have it."""
-        if (self.row.client, self.row.epoch) != (client.number, client.epoch):
+        """Renew the lease of a client.
+
+        Raises: StoreError if it does not have it, or if the server lacks its last transaction.
+        """
+        row = self.row
+        if (row.client, row.epoch, row.expires) != (client.number, client.epoch, client.expires):
             client.lease_time.lost()
-            raise StoreError("another process took over the store: this one must end")
-        self.row = replace(self.row, expires=self._now() + LEASE_LENGTH)
+            raise StoreError(
+                "another process took over the store, or its server lost a transaction"
+            )
+        client.expires = self._now() + LEASE_LENGTH
+        self.row = row._replace(expires=client.expires)
 
     async def _connect(self, client: Client, tries_for: Seconds) -> None:
         """Begin a new session if the last one broke. Raises: StoreError if the server does not answer."""
@@ -249,6 +258,12 @@ class SharedMemoryStore(MemoryStore):
                 self._violated(f"replica {client.host} took a lease that replica {other.host} has")
         self.leader = client
         self.took_over()
+
+    def _note_renewal(self, client: Client, sent_at: Seconds) -> None:
+        """Tell a client of its renewal, and check that it is not sure of a lease that another one took."""
+        client.lease_time.renewed(sent_at)
+        if client is not self.leader and client.lease_time.left() > 0.0:
+            self._violated(f"replica {client.host} is sure of a lease that another one took")
 
     def _check_sender(self, client: Client) -> None:
         if client is not self.leader:

@@ -1,0 +1,182 @@
+"""How long it takes until another replica leads, after SIGKILL and after SIGTERM of the one that leads.
+
+Run: `PYTHONPATH=. python benchmarks/takeover.py [--rounds 20] [--rows 100000]`. Two replicas, a real PostgreSQL
+server, and the laboratory's GitHub, EC2 and machines on this host. Jobs are queued all the while. `--rows` are
+jobs, each with a row of history, that the store has before: they ended a minute ago, so that the next leader
+loads them. Times count from the signal until the other replica's `autoscaler_leader` is 1, and until its
+/readyz no longer says that its control loop has made no pass. The third column counts from the lease, by the
+replica's log. The last lines say whether each job got one machine. Exit status 1 if one did not.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from statistics import median
+from typing import NamedTuple
+
+import aiohttp
+
+from autoscaler.controller.ports.store import HistoryRow
+from autoscaler.model.jobs.job import JobState
+from autoscaler.store.postgresql.store import PostgresqlStore
+from lab.controller_process import ControllerProcess
+from lab.fleet import LabFleet
+from lab.github.settings import JobSpec
+from lab.laboratory import Laboratory
+from lab.read_store import read_store
+from tests.store.opened import open_leading
+from tests.store.records import job
+
+LABEL, REPOSITORY = "linux.gpu", "acme/widgets"
+SCALE = 20.0
+JOB_SECONDS = 100.0
+MOST_MACHINES = 500
+PUSH_EVERY = 0.5
+PATIENCE = 120.0
+_LOOK_EVERY = 0.02
+_BATCH = 1000
+_NO_PASS = "the control loop has made no pass yet"
+
+
+class Times(NamedTuple):
+    """Seconds of one takeover."""
+
+    leads: float
+    plans: float
+    lease_to_plan: float
+
+
+async def take_over(lab: Laboratory, signal: str) -> Times:
+    """End the leader, measure, and start it again."""
+    leader = await lab.controllers.leader()
+    assert leader is not None
+    (other,) = (one for one in lab.controllers.processes if one is not leader.process)
+    began, began_at = time.monotonic(), time.time()
+    ending = asyncio.create_task(
+        leader.process.kill() if signal == "SIGKILL" else leader.process.terminate()
+    )
+    async with aiohttp.ClientSession() as session:
+        await until(lambda: leads(other))
+        leading = time.monotonic() - began
+        await until(lambda: has_planned(session, other))
+        planned = time.monotonic() - began
+        await ending
+        leased = leased_at(other) - began_at
+        await leader.process.start()
+        await leader.process.ready()
+        await other.ready()
+    return Times(leading, planned, planned - leased)
+
+
+async def until(what: Callable[[], Awaitable[bool]]) -> None:
+    """Return once `what` holds. Raises TimeoutError."""
+    async with asyncio.timeout(PATIENCE):
+        while not await what():  # noqa: ASYNC110 - another process's doing
+            await asyncio.sleep(_LOOK_EVERY)
+
+
+async def leads(replica: ControllerProcess) -> bool:
+    """Return whether a replica leads."""
+    return bool((await replica.metrics()).get("autoscaler_leader"))
+
+
+async def has_planned(session: aiohttp.ClientSession, replica: ControllerProcess) -> bool:
+    """Return whether the control loop of a replica that leads has made a pass."""
+    async with session.get(f"{replica.url}/readyz") as answer:
+        return _NO_PASS not in await answer.text()
+
+
+def leased_at(replica: ControllerProcess) -> float:
+    """Return when a replica last took the lease, by its log, in Unix seconds."""
+    lines = [json.loads(line) for line in replica.log_end(10**6).splitlines() if line[:1] == "{"]
+    taken = [one for one in lines if one["event"] == "lease_seen" and one["mine"]]
+    return datetime.fromisoformat(taken[-1]["time"]).timestamp()
+
+
+async def push_repeatedly(lab: Laboratory) -> None:
+    """Queue jobs until cancelled."""
+    number = 0
+    while True:
+        number += 1
+        lab.github.push([JobSpec(f"job {number}", REPOSITORY, (LABEL,), JOB_SECONDS)])
+        await asyncio.sleep(PUSH_EVERY)
+
+
+async def fill(lab: Laboratory, rows: int) -> None:
+    """Store jobs that ended a minute ago."""
+    store: PostgresqlStore = await open_leading(lab.store)
+    ended = lab.clock.now() - 60.0
+    for first in range(0, rows, _BATCH):
+        numbers = range(10**9 + first, 10**9 + first + _BATCH)
+        jobs = [
+            replace(job(one), state=JobState.COMPLETED, completed_at=ended, updated_at=ended)
+            for one in numbers
+        ]
+        history = [HistoryRow(ended, "job", str(one), "completed", "read") for one in numbers]
+        await store.commit(jobs, history)
+    await store.close()
+
+
+async def measure(rounds: int, rows: int) -> int:
+    """Measure and print. Return the exit status."""
+    section = {"on": [{"provider": "lab", "instance_types": ["g5.xlarge"]}]}
+    fleet = LabFleet(
+        "acme",
+        ("widgets",),
+        {LABEL: section},
+        scale=SCALE,
+        most_machines=MOST_MACHINES,
+        replicas=2,
+    )
+    async with Laboratory(fleet) as lab:
+        if rows:
+            await fill(lab, rows)
+        await lab.start_controller()
+        pushing = asyncio.create_task(push_repeatedly(lab))
+        for signal in ("SIGKILL", "SIGTERM"):
+            found = []
+            for number in range(rounds):
+                found.append(await take_over(lab, signal))
+                print(signal, number + 1, *(f"{one:.2f}" for one in found[-1]), flush=True)
+            print_times(f"{rounds} x {signal}", found)
+        pushing.cancel()
+        async with asyncio.timeout(PATIENCE):
+            await lab.github.settled()
+            while lab.left():  # noqa: ASYNC110 - other processes' doing
+                await asyncio.sleep(_LOOK_EVERY)
+        status = await lab.controllers.terminate()
+        stored = await read_store(lab.store, lab.folder / "state.db")
+        return verdict(lab, stored.requests, status)
+
+
+def print_times(title: str, found: Sequence[Times]) -> None:
+    """Print median and longest of each time."""
+    columns = zip(Times._fields, zip(*found, strict=True), strict=True)
+    print(title, *(f"{name}: {median(of):.2f} s, max {max(of):.2f} s;" for name, of in columns))
+
+
+def verdict(lab: Laboratory, requests: Mapping[str, int], status: int) -> int:
+    """Print what the jobs and the machines came to. Return the exit status."""
+    machines = [one.tags["autoscaler:launch-request"] for one in lab.ec2.instances]
+    doubled = {one for one in machines if machines.count(one) > requests.get(one, 0)}
+    wrong = lab.wrong_jobs()
+    print(
+        f"{len(lab.github.jobs)} jobs, {len(wrong)} of them did not run exactly once; "
+        f"{len(machines)} machines; launch requests with more machines than slots: {len(doubled)}; "
+        f"exit status {status}"
+    )
+    print(*wrong[:10], sep="\n")
+    return int(bool(wrong or doubled or status))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rows", type=int, default=0)
+    options = parser.parse_args()
+    sys.exit(asyncio.run(measure(options.rounds, options.rows)))
