@@ -20,7 +20,7 @@ from autoscaler.app.process import file_limit
 from autoscaler.app.translation import server_settings
 from autoscaler.controller.ports.replicas import Lease, Replica, SharedStore, StoreUnavailableError
 from autoscaler.controller.ports.store import Delivery, StoreError
-from autoscaler.controller.replicas.following import Follower, FollowerIntake
+from autoscaler.controller.replicas.following import LOG_AGAIN_AFTER, Follower, FollowerIntake
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
@@ -59,10 +59,16 @@ class Following:
         clock: SystemClock,
         kept: KeptSockets,
         options: ReplicaOptions,
+        *,
+        again: bool = False,
     ) -> None:
-        """`kept` has the listening sockets, if this process led before. The next parts continue with them."""
+        """`kept` has the listening sockets, if this process led before. The next parts continue with them.
+
+        `again`: this process has followed before, so it waits for a store that it cannot use now.
+        """
         self._configuration = configuration
         self._options = options
+        self._again = again
         self._pacing = SystemClock()
         self._intake: FollowerIntake | None = None
         self._follower: Follower | None = None
@@ -122,12 +128,21 @@ class Following:
         return store, lease
 
     async def _open(self) -> SharedStore:
-        """Open the store once its server answers. Raises: StoreError for what waiting does not mend."""
+        """Open the store once its server answers.
+
+        Raises: StoreError at the first start, for what waiting does not mend. Later the operator may mend it,
+        such as a password that reached the server first, and the end of the process would delay a takeover.
+        """
+        log_from = self._pacing.now()
         while True:
             try:
                 return await open_shared_store(self._configuration.store_url())
-            except StoreUnavailableError as error:
-                _log.error("store_not_reached", reason=str(error))
+            except StoreError as error:
+                if not self._again and not isinstance(error, StoreUnavailableError):
+                    raise
+                if self._pacing.now() >= log_from:
+                    log_from = self._pacing.now() + LOG_AGAIN_AFTER
+                    _log.error("store_not_reached", reason=str(error))
             await self._pacing.sleep(_OPEN_AGAIN_AFTER)
 
     def _accept(self, delivery: Delivery) -> "asyncio.Future[bool | None]":

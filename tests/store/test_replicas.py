@@ -12,7 +12,7 @@ import pytest
 from lab.controller_process import parse_metrics
 from tests.patience import PATIENCE
 from tests.store.opened import open_leading
-from tests.store.postgresql_server import PostgresqlServer
+from tests.store.postgresql_server import END_SESSIONS, PostgresqlServer, change
 from tests.store.served import Served
 
 
@@ -170,6 +170,26 @@ async def test_a_leader_that_stood_still_follows_the_one_that_took_over(replicas
     assert await replicas.deliver("a", 1) == [202]
     assert not await replicas.leads("a")
     assert await replicas.leads("b")
+
+
+@pytest.mark.systems
+async def test_a_replica_that_led_waits_for_a_server_that_refuses_its_user(
+    tmp_path: Path, url: str
+) -> None:
+    """Such as a password that was changed at the server first."""
+    change(url, "CREATE ROLE first SUPERUSER LOGIN")
+    replicas = Replicas(tmp_path, url.replace("postgres@", "first@"))
+    try:
+        await replicas.start("a")
+        await replicas.until_leads("a")
+        change(url, "ALTER ROLE first RENAME TO second")
+        change(url, END_SESSIONS)
+        await replicas.until_logged("a", "store_not_reached")
+        change(url, "ALTER ROLE second RENAME TO first")
+        await replicas.until_logged("a", "following", times=2)
+        assert await replicas.deliver("a", 1) == [202]
+    finally:
+        await replicas.close()
 
 
 @pytest.mark.systems
