@@ -104,6 +104,15 @@ def test_serve_passes_its_options_on(
     }
 
 
+def test_intake_only_needs_a_store_that_replicas_share(example: Path) -> None:
+    refused = run("serve", "-c", example, "--intake-only")
+    assert refused.exit_code == 2
+    assert (
+        "store: is a SQLite file, which a process with --intake-only cannot share" in refused.stderr
+    )
+    assert not (example.parent / "state.db").exists()
+
+
 def test_serve_prints_a_configurations_errors_and_ends_with_2(
     program: Callable[[str, str, Any], None], tmp_path: Path
 ) -> None:

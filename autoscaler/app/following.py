@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Final
 from urllib.parse import urlsplit
@@ -14,14 +15,15 @@ import structlog
 
 from autoscaler import config
 from autoscaler.app.endpoints import webhook_endpoint
+from autoscaler.app.event_loop import report_lag
 from autoscaler.app.process import file_limit
 from autoscaler.app.translation import server_settings
 from autoscaler.controller.ports.replicas import Lease, Replica, SharedStore, StoreUnavailableError
 from autoscaler.controller.ports.store import Delivery, StoreError
-from autoscaler.controller.replicas.following import Follower, FollowerIntake
+from autoscaler.controller.replicas.following import LOG_AGAIN_AFTER, Follower, FollowerIntake
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.webhook import parse_workflow_job
-from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.jobs.demand import first_scope
 from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.server.health import HealthEndpoint
@@ -57,10 +59,16 @@ class Following:
         clock: SystemClock,
         kept: KeptSockets,
         options: ReplicaOptions,
+        *,
+        again: bool = False,
     ) -> None:
-        """`kept` has the listening sockets, if this process led before. The next parts continue with them."""
+        """`kept` has the listening sockets, if this process led before. The next parts continue with them.
+
+        `again`: this process has followed before, so it waits for a store that it cannot use now.
+        """
         self._configuration = configuration
         self._options = options
+        self._again = again
         self._pacing = SystemClock()
         self._intake: FollowerIntake | None = None
         self._follower: Follower | None = None
@@ -93,6 +101,13 @@ class Following:
 
         Raises: StoreError if the store cannot be used, ListenError.
         """
+        lag = asyncio.ensure_future(report_lag(self._telemetry))
+        try:
+            return await self._serve_until_leading()
+        finally:
+            lag.cancel()
+
+    async def _serve_until_leading(self) -> tuple[SharedStore, Lease]:
         async with self._serving as serving:
             serving.keep_listening()
             store = await self._open()
@@ -113,20 +128,35 @@ class Following:
         return store, lease
 
     async def _open(self) -> SharedStore:
-        """Open the store once its server answers. Raises: StoreError for what waiting does not mend."""
+        """Open the store once its server answers.
+
+        Raises: StoreError at the first start, for what waiting does not mend. Later the operator may mend it,
+        such as a password that reached the server first, and the end of the process would delay a takeover.
+        """
+        log_from = self._pacing.now()
         while True:
             try:
                 return await open_shared_store(self._configuration.store_url())
-            except StoreUnavailableError as error:
-                _log.error("store_not_reached", reason=str(error))
+            except StoreError as error:
+                if not self._again and not isinstance(error, StoreUnavailableError):
+                    raise
+                if self._pacing.now() >= log_from:
+                    log_from = self._pacing.now() + LOG_AGAIN_AFTER
+                    _log.error("store_not_reached", reason=str(error))
             await self._pacing.sleep(_OPEN_AGAIN_AFTER)
 
     def _accept(self, delivery: Delivery) -> "asyncio.Future[bool | None]":
         if self._intake is not None:
-            return self._intake.accept(delivery)
+            stored = self._intake.accept(delivery)
+            stored.add_done_callback(partial(self._measure, self._pacing.now()))
+            return stored
         refused: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         refused.set_exception(StoreError("the store's server does not answer yet"))
         return refused
+
+    def _measure(self, began: Instant, stored: "asyncio.Future[bool | None]") -> None:
+        if not stored.cancelled() and stored.exception() is None and stored.result():
+            self._telemetry.store_write("accept", self._pacing.now() - began)
 
     def _replica(self) -> Replica:
         name = f"{socket.gethostname()}, process {os.getpid()}"

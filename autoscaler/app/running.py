@@ -61,15 +61,20 @@ def serve(
     On a store that several replicas share, the controller runs while this one leads.
 
     `clock` is the system's unless the laboratory gives a faster one. `providers` are lines of the registry.
-    Raises ConfigurationError.
+    Raises ConfigurationError, also for `intake_only` on a store that is not shared.
     """
     # A full disk is not an error of fleet.yaml: opening the store reports it in the log.
     configuration = load_for_service(path, try_store=False, providers=providers)
+    options = replica or ReplicaOptions()
+    if options.intake_only and not is_shared(configuration.store_url()):
+        what = "is a SQLite file, which a process with --intake-only cannot share"
+        fix = "name a PostgreSQL database, or start without --intake-only"
+        raise config.ConfigurationError([configuration.error(("store",), what, fix)])
     configure_logging(LogLevel(log_level), LogStyle(log_format))
     raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            process = _Process(clock or SystemClock(), providers, replica or ReplicaOptions())
+            process = _Process(clock or SystemClock(), providers, options)
             runner.run(process.serve(configuration))
     except CANNOT_START as error:
         _log.error("stopped", reason=str(error))
@@ -91,6 +96,7 @@ class _Process:
         self._replica = replica
         self._kept = KeptSockets()
         self._leads = False
+        self._followed = False
 
     async def serve(self, configuration: config.Configuration) -> None:
         """Serve until a signal."""
@@ -150,7 +156,10 @@ class _Process:
         if is_shared(configuration.store_url()):
             _prepare_to_lead()
             while led is None:
-                following = Following(configuration, self._clock, self._kept, self._replica)
+                following = Following(
+                    configuration, self._clock, self._kept, self._replica, again=self._followed
+                )
+                self._followed = True
                 led = await signals.unless_reloaded(following.until_leading())
                 # A SIGHUP asks for it, and the replica that led before may have reloaded the file.
                 configuration = await self._latest(configuration)

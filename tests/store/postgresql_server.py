@@ -42,6 +42,12 @@ class PostgresqlServer(postgresql.PostgresqlServer):
             process.send_signal(number)
 
 
+END_SESSIONS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE pid <> pg_backend_pid() AND datname = current_database()"
+)
+
+
 def change(url: str, statement: str) -> None:
     """Run one statement in another session."""
     with psycopg.connect(url, autocommit=True) as connection:

@@ -24,7 +24,7 @@ from autoscaler.store.postgresql.store import PostgresqlStore
 from tests.command_line import run
 from tests.patience import PATIENCE
 from tests.store.opened import REPLICA, open_leading
-from tests.store.postgresql_server import PostgresqlServer, change
+from tests.store.postgresql_server import END_SESSIONS, PostgresqlServer, change
 from tests.store.records import delivery, job
 from tests.store.served import Served
 
@@ -39,12 +39,6 @@ async def store(url: str) -> AsyncIterator[PostgresqlStore]:
     opened = await open_leading(url)
     yield opened
     await opened.close()
-
-
-END_SESSIONS = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-    "WHERE pid <> pg_backend_pid() AND datname = current_database()"
-)
 
 
 OTHER = Replica("host 2, process 2", "https://host-2:8443")
@@ -111,6 +105,23 @@ async def test_a_leader_ends_once_the_server_lacks_its_last_transaction(
     with pytest.raises(StoreError, match="lost the last transactions"):
         await store.accept(delivery("a"))
     assert store.leads_for() < 0.0
+
+
+class OvertakenDatabase(PostgresqlDatabase):
+    """Another replica takes the lease between `seek` and its first renewal."""
+
+    def renew(self) -> None:
+        change(self._address.url, "UPDATE lease SET token = 'another', epoch = epoch + 1")
+        super().renew()
+
+
+def test_a_replica_that_lost_the_lease_before_it_led_still_follows(url: str) -> None:
+    database = OvertakenDatabase(Address.parse(url))
+    with pytest.raises(StoreError, match="another process took over the store"):
+        database.seek(REPLICA, take_in=1)
+    assert not database.seek(REPLICA, take_in=1).mine
+    assert database.transaction(lambda connection: connection.read("SELECT 1")) == [(1,)]
+    database.close()
 
 
 async def test_a_closed_store_is_free_at_once_and_the_epoch_grows(url: str) -> None:
@@ -214,7 +225,8 @@ def database_without_patience(url: str) -> PostgresqlDatabase:
 
 
 async def test_a_missing_database_is_named_without_waiting(server: PostgresqlServer) -> None:
-    with pytest.raises(StoreError, match=r'database "missing" does not exist'):
+    words = r'create the user or the database, or correct its name: .+"missing" does not exist'
+    with pytest.raises(StoreError, match=words):
         await PostgresqlStore.open(server.url("missing"))
 
 
@@ -307,6 +319,11 @@ def test_a_url_that_libpq_does_not_know_is_refused_without_showing_it() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
+        (
+            psycopg.OperationalError("FATAL: password authentication failed"),
+            "check the user, the pass",
+        ),
+        (psycopg.OperationalError("root certificate file /x does not exist"), "check sslmode"),
         (psycopg.errors.DiskFull(), "the server's disk is full"),
         (psycopg.errors.TooManyConnections(), "no free connections or memory"),
         (psycopg.errors.ReadOnlySqlTransaction(), "name the primary"),

@@ -29,7 +29,7 @@ from autoscaler.store.postgresql.session import Session
 from autoscaler.store.schema import migrate
 
 PATIENCE: Final[Seconds] = 30.0
-"""How long `open` waits for a server that does not answer."""
+"""How long a command waits for a server that does not answer."""
 
 _RETRIES_FOR: Final[Seconds] = 10.0
 """How long a transaction is repeated, such as while the server restarts. GitHub waits as long for a webhook."""
@@ -100,9 +100,14 @@ class PostgresqlDatabase:
 
         found = self._repeated(lambda: self._attempt(do), 0.0)
         if found.mine:
-            self._held = lease.Held(found.epoch, found.expires)
-            # An earlier call may have taken it, whose answer was lost: only a renewal says until when.
-            self.renew()
+            before, self._held = self._held, lease.Held(found.epoch, found.expires)
+            try:
+                # An earlier call may have taken it, whose answer was lost: only a renewal says until when.
+                self.renew()
+            except StoreError:
+                # Without a renewal it does not lead. As a holder, each later transaction would fail.
+                self._held = before
+                raise
         return found
 
     def renew(self) -> None:

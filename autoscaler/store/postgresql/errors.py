@@ -24,6 +24,14 @@ _WORDS = {
     "57P": "the server stops or starts: wait for it",
 }
 
+_LOGIN_WORDS = {
+    "certificate": "check sslmode, sslrootcert and the certificates of both sides",
+    "pg_hba.conf": _WORDS["28"],
+    "password": _WORDS["28"],
+    "does not exist": "create the user or the database, or correct its name",
+}
+"""By words of libpq's or the server's message: libpq gives no code here."""
+
 _AGAIN = ("08", "40001", "40P01", "55P03", "57P01", "57P02", "57P03")
 """The transaction is rolled back, and a new one may succeed."""
 
@@ -42,13 +50,9 @@ def is_passing(error: psycopg.Error) -> bool:
 def refuses_login(error: psycopg.Error) -> bool:
     """Return True for an error of a new session that waiting does not mend.
 
-    libpq gives no code here, only the server's message, in the server's language.
+    The server's message is in the server's language. In another one than English the error counts as passing.
     """
-    words = str(error)
-    return any(
-        one in words
-        for one in ("password", "pg_hba.conf", "does not exist", "certificate", "no encryption")
-    )
+    return _login_words(error) is not None
 
 
 def explained(title: str, error: psycopg.Error) -> StoreError:
@@ -60,13 +64,19 @@ def explained(title: str, error: psycopg.Error) -> StoreError:
 def _explained(error: psycopg.Error) -> str:
     code = error.sqlstate
     if code is None:
-        # Not a server's answer: the words are libpq's or psycopg's, and name no data.
-        return _line(str(error))
+        # The words are libpq's or psycopg's, or the server's about a new session: they name no data.
+        said, words = _line(str(error)), _login_words(error)
+        return said if words is None else f"{words}: {said}"
     said = f"{_line(error.diag.message_primary or '')} ({code})"
     for length in (5, 3, 2):
         if words := _WORDS.get(code[:length]):
             return f"{words}: {said}"
     return said
+
+
+def _login_words(error: psycopg.Error) -> str | None:
+    found = str(error)
+    return next((words for part, words in _LOGIN_WORDS.items() if part in found), None)
 
 
 def _line(text: str) -> str:

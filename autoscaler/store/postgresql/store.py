@@ -20,10 +20,10 @@ class PostgresqlStore(DatabaseStore[PostgresqlDatabase]):
     async def open(cls, url: str) -> Self:
         """Connect, and upgrade the schema. The store does not lead yet: see `seek`.
 
-        Raises: StoreError if the database is newer than this version, or not usable, or if the server does not
-        answer.
+        Raises: StoreUnavailableError if the server does not answer now, StoreError if the database is newer
+        than this version, or not usable.
         """
-        return await cls.open_with(partial(PostgresqlDatabase, Address.parse(url)))
+        return await cls.open_with(partial(PostgresqlDatabase, Address.parse(url), 0.0))
 
     async def seek(self, replica: Replica, *, take_in: int) -> Lease:
         """See `SharedStore.seek`."""
