@@ -148,13 +148,11 @@ async def measure(rounds: int, rows: int) -> int:
             await fill(lab, rows)
         await lab.start_controller()
         pushing = asyncio.create_task(push_repeatedly(lab))
-        for signal in ("SIGTERM", "SIGKILL"):
-            found = []
-            for number in range(rounds):
-                found.append(await take_over(lab, signal))
-                print(signal, number + 1, *(f"{one:.2f}" for one in found[-1]), flush=True)
-            print_times(f"{rounds} x {signal}", found)
-        pushing.cancel()
+        try:
+            for signal in ("SIGTERM", "SIGKILL"):
+                await measure_all(lab, signal, rounds)
+        finally:
+            pushing.cancel()
         async with asyncio.timeout(PATIENCE):
             await lab.github.settled()
             while lab.left():  # noqa: ASYNC110 - other processes' doing
@@ -162,6 +160,15 @@ async def measure(rounds: int, rows: int) -> int:
         status = await lab.controllers.terminate()
         stored = await read_store(lab.store, lab.folder / "state.db")
         return verdict(lab, stored.requests, status)
+
+
+async def measure_all(lab: Laboratory, signal: str, rounds: int) -> None:
+    """End the leader so many times, and print each time and their median."""
+    found = []
+    for number in range(rounds):
+        found.append(await take_over(lab, signal))
+        print(signal, number + 1, *(f"{one:.2f}" for one in found[-1]), flush=True)
+    print_times(f"{rounds} x {signal}", found)
 
 
 def print_times(title: str, found: Sequence[Times]) -> None:
