@@ -63,7 +63,7 @@ class Follower:
             self._may_take_from, self.lease = self._pacing.now(), lease
             return await self._look(intake_only=intake_only)
         if self.lease is None or self.lease.epoch != lease.epoch:
-            leader = lease.holder.name if not lease.expired else "nobody"
+            leader = None if lease.expired else lease.holder.name
             _log.info("lease_seen", leader=leader, epoch=lease.epoch, mine=lease.mine)
         self.lease = lease
         return lease

@@ -212,7 +212,7 @@ class ForwardEndpoint:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             if answer is None:
                 why = "the leading replica does not answer"
-                cause = f"{lease.holder.name}: {str(error) or type(error).__name__}"
+                cause = f"{lease.holder.name} at {lease.holder.url}: {_cause(error)}"
                 raise NotPassedOnError("leader_unreachable", why, cause) from error
             _break_off(request)
         return answer
@@ -251,6 +251,15 @@ def _nobody() -> None:
 def _end(alarm: asyncio.Timeout) -> None:
     if not alarm.expired():
         alarm.reschedule(asyncio.get_running_loop().time())
+
+
+def _cause(error: Exception) -> str:
+    """Return the words of an error, without the address and the TLS objects that aiohttp shows."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return str(error.certificate_error)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return str(error.os_error)
+    return str(error) or type(error).__name__
 
 
 def _begun(found: aiohttp.ClientResponse) -> web.StreamResponse:
