@@ -54,7 +54,7 @@ class Stream:
     """Where to send what: `rate` deliveries a second for `seconds`, of jobs with this label.
 
     Every job is queued by one delivery and ended by the next. `ahead` is how many seconds the
-    controller's clock is ahead of the host's.
+    controller's clock is ahead of the host's. `first_job` is the ID of the first job.
     """
 
     url: str
@@ -64,6 +64,7 @@ class Stream:
     rate: float
     seconds: float
     ahead: float = 0.0
+    first_job: int = FIRST_JOB
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,7 @@ async def _send(stream: Stream) -> Answers:
         due = began + number / stream.rate
         if due - began >= stream.seconds:
             break
-        request = _request(stream, url.path, number)
+        request = make_request(stream, url.path, number)
         if (left := due - time.perf_counter()) > 0:
             await asyncio.sleep(left)
         elif not number % 16:
@@ -204,7 +205,8 @@ async def _send(stream: Stream) -> Answers:
     return Answers(waits, sender.statuses, round(busy / len(waits) * 1e6, 1))
 
 
-def _request(stream: Stream, path: str, number: int) -> bytes:
+def make_request(stream: Stream, path: str, number: int) -> bytes:
+    """Return the HTTP request of the delivery with this number."""
     body, headers = _delivery(stream, number)
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     head = (
@@ -217,8 +219,8 @@ def _request(stream: Stream, path: str, number: int) -> bytes:
 def _delivery(stream: Stream, number: int) -> tuple[bytes, dict[str, str]]:
     action = "completed" if number % 2 else "queued"
     job = {
-        "id": FIRST_JOB + number // 2,
-        "run_id": FIRST_JOB + number // 2,
+        "id": stream.first_job + number // 2,
+        "run_id": stream.first_job + number // 2,
         "run_attempt": 1,
         "status": action,
         "conclusion": "cancelled" if number % 2 else None,
@@ -234,7 +236,7 @@ def _delivery(stream: Stream, number: int) -> tuple[bytes, dict[str, str]]:
     signature = hmac.digest(stream.secret, body, "sha256").hex()
     headers = {
         "Content-Type": "application/json",
-        "X-GitHub-Delivery": f"{number:08x}-0000-11ef-8000-000000000000",
+        "X-GitHub-Delivery": f"{number:08x}-0000-11ef-8000-{stream.first_job:012x}",
         "X-GitHub-Event": "workflow_job",
         "X-Hub-Signature-256": f"sha256={signature}",
     }

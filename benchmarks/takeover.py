@@ -53,6 +53,7 @@ class Times(NamedTuple):
 
 async def take_over(lab: Laboratory, signal: str) -> Times:
     """End the leader, measure, and start it again."""
+    await until(lambda: any_leads(lab))
     leader = await lab.controllers.leader()
     assert leader is not None
     (other,) = (one for one in lab.controllers.processes if one is not leader.process)
@@ -78,6 +79,11 @@ async def until(what: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not await what():  # noqa: ASYNC110 - another process's doing
             await asyncio.sleep(_LOOK_EVERY)
+
+
+async def any_leads(lab: Laboratory) -> bool:
+    """Return whether one of the replicas leads."""
+    return await lab.controllers.leader() is not None
 
 
 async def leads(replica: ControllerProcess) -> bool:

@@ -52,6 +52,11 @@ _PROCESS = Row(
             Unit.BYTES,
         ),
         Panel(
+            "Leader",
+            "1 at the replica that leads. Runbooks: NoLeader, LeaderChangesOften, ReplicaBehind.",
+            (Query("autoscaler_leader", "{{instance}}"),),
+        ),
+        Panel(
             "Version",
             "The running version. A change is a new release.",
             (Query("autoscaler_build_info", "{{version}} Python {{python}}"),),

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -89,7 +90,8 @@ class ControllerProcess:
     def resume(self) -> None:
         """Let a suspended controller go on. Does nothing to another one."""
         if self.running:
-            os.killpg(self.pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.killpg(self.pid, signal.SIGCONT)
 
     def kill_at_once(self) -> None:
         """Send SIGKILL and return at once. Does nothing if the controller has exited."""

@@ -97,7 +97,7 @@ if new_enough .venv/bin/python && [[ "$known" == "$wanted $lock $here" || "$know
   exit 0
 fi
 
-# Measured: 475 MiB for the demo, 850 MiB for the tests.
+# Measured: 460 MiB for the demo, 850 MiB for the tests.
 needed=1000
 [[ "$wanted" == all ]] || needed=550
 free="$(df -m --output=avail . 2> /dev/null || true)"

@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Final
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ import structlog
 
 from autoscaler import config
 from autoscaler.app.endpoints import webhook_endpoint
+from autoscaler.app.event_loop import report_lag
 from autoscaler.app.process import file_limit
 from autoscaler.app.translation import server_settings
 from autoscaler.controller.ports.replicas import Lease, Replica, SharedStore, StoreUnavailableError
@@ -21,7 +23,7 @@ from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.controller.replicas.following import LOG_AGAIN_AFTER, Follower, FollowerIntake
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.webhook import parse_workflow_job
-from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.jobs.demand import first_scope
 from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.server.health import HealthEndpoint
@@ -99,6 +101,13 @@ class Following:
 
         Raises: StoreError if the store cannot be used, ListenError.
         """
+        lag = asyncio.ensure_future(report_lag(self._telemetry))
+        try:
+            return await self._serve_until_leading()
+        finally:
+            lag.cancel()
+
+    async def _serve_until_leading(self) -> tuple[SharedStore, Lease]:
         async with self._serving as serving:
             serving.keep_listening()
             store = await self._open()
@@ -138,10 +147,16 @@ class Following:
 
     def _accept(self, delivery: Delivery) -> "asyncio.Future[bool | None]":
         if self._intake is not None:
-            return self._intake.accept(delivery)
+            stored = self._intake.accept(delivery)
+            stored.add_done_callback(partial(self._measure, self._pacing.now()))
+            return stored
         refused: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         refused.set_exception(StoreError("the store's server does not answer yet"))
         return refused
+
+    def _measure(self, began: Instant, stored: "asyncio.Future[bool | None]") -> None:
+        if not stored.cancelled() and stored.exception() is None and stored.result():
+            self._telemetry.store_write("accept", self._pacing.now() - began)
 
     def _replica(self) -> Replica:
         name = f"{socket.gethostname()}, process {os.getpid()}"

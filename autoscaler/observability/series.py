@@ -196,7 +196,16 @@ HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str, str]] = {
 }
 """As above, after the upper bounds of the buckets. Each has one without a bound, too."""
 
-OF_EVERY_REPLICA = frozenset(("build", "leader", "lease_epoch", "deliveries"))
+OF_EVERY_REPLICA = frozenset(
+    (
+        "build",
+        "leader",
+        "lease_epoch",
+        "deliveries",
+        "store_write_duration_seconds",
+        "event_loop_lag_max_seconds",
+    )
+)
 """What a replica that does not lead has, too: it knows no jobs and machines, so 0 would be wrong."""
 
 

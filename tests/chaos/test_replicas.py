@@ -18,7 +18,7 @@ EVERY: Seconds = 0.1
 JOBS = (JobArrival(AT, 1, ("gpu",), 120.0), JobArrival(AT, 2, ("cpu",), 120.0, cancelled=20.0))
 """One that runs, and one whose machine is terminated because it stays idle."""
 
-POINTS = {AT: range(16, 40), 110.0: range(1, 16), 234.0: range(1, 14)}
+POINTS = {AT: range(26, 46), 110.0: range(1, 22), 234.0: range(1, 16)}
 """The calls of ports from a moment on: around the launches, the registration and the termination."""
 
 

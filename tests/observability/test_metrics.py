@@ -77,6 +77,7 @@ def test_a_replica_that_does_not_lead_shows_nothing_that_only_the_leader_knows()
     assert names == {
         "autoscaler_build_info",
         "autoscaler_deliveries_total",
+        "autoscaler_event_loop_lag_max_seconds",
         "autoscaler_leader",
         "autoscaler_lease_epoch",
     }

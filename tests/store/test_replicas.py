@@ -53,8 +53,11 @@ class Replicas:
         return [json.loads(line)["event"] for line in lines if line.startswith("{")]
 
     async def leads(self, name: str) -> bool:
+        return (await self.metrics(name)).get("autoscaler_leader") == 1
+
+    async def metrics(self, name: str) -> dict[str, float]:
         _, text = await self.get(name, "/metrics")
-        return parse_metrics(text).get("autoscaler_leader") == 1
+        return parse_metrics(text)
 
     async def get(self, name: str, path: str) -> tuple[int, str]:
         """Return the status and the text of an answer, or 0 without one."""
@@ -111,6 +114,10 @@ async def test_any_replica_stores_deliveries_and_the_leader_applies_all(
     assert await replicas.deliver("b", 2, 1) == [202, 200]
     assert await replicas.deliver("c", 3) == [202]
     assert not await replicas.leads("b")
+    metrics = await replicas.metrics("b")
+    assert metrics['autoscaler_store_write_duration_seconds_count{operation="accept"}'] == 1
+    assert metrics["autoscaler_event_loop_lag_max_seconds"] > 0
+    assert not any(name.startswith("autoscaler_jobs") for name in metrics)
     status, agent = await replicas.get("a", "/bootstrap/agent.py")
     assert status == 200
     assert await replicas.get("b", "/bootstrap/agent.py") == (200, agent), "the leader's answer"

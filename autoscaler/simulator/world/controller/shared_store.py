@@ -141,8 +141,10 @@ class SharedMemoryStore(MemoryStore):
 
     async def unapplied(self, limit: int) -> tuple[Delivery, ...]:
         """See `SharedStore.unapplied`."""
-        await self._reach()
-        return tuple(one for one in self.inbox.values() if one.key not in self.applied)[:limit]
+        waiting = await self._durably(
+            lambda: [one for key, one in self.inbox.items() if key not in self.applied]
+        )
+        return tuple(waiting[:limit])
 
     def leads_for(self) -> Seconds:
         """See `Store.leads_for`."""
@@ -260,7 +262,7 @@ class SharedMemoryStore(MemoryStore):
         self.took_over()
 
     def _note_renewal(self, client: Client, sent_at: Seconds) -> None:
-        """Tell a client of its renewal, and check that it is not sure of a lease that another one took."""
+        """Report its renewal to a client, and check that it is not sure of a lease that another one took."""
         client.lease_time.renewed(sent_at)
         if client is not self.leader and client.lease_time.left() > 0.0:
             self._violated(f"replica {client.host} is sure of a lease that another one took")
