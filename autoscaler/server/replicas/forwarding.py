@@ -68,7 +68,11 @@ _NO_LEADER = (
     "no_leader",
     "no replica of the controller leads now: try again, or see the logs of the replicas",
 )
-_LOOP = ("no_leader", "another replica passed this request on, and this one does not lead")
+_LOOP = (
+    "no_leader",
+    "another replica passed this request on, and this one does not lead",
+    "the leader has just changed, or several replicas have the same --replica-url",
+)
 _BUSY = ("busy", "too many requests wait for the leader")
 
 
