@@ -137,6 +137,7 @@ async def test_a_leader_that_is_gone_is_answered_as_none() -> None:
             reply = await pair.caller.get("/")
         assert (reply.status, reply.json["error"]) == (503, "leader_unreachable")
         assert reply.headers["Retry-After"] == "2"
+        assert not pair.forward.is_leader_silent(), "it may have been lost just now"
         assert f"at {pair.lease.holder.url}: [Errno" in lines[0]["cause"], "its --replica-url"
 
 
