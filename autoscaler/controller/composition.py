@@ -47,7 +47,7 @@ from autoscaler.controller.ports.github import GitHub, Reruns
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.controller.ports.replicas import SharedStore
-from autoscaler.controller.ports.store import SavedState, Store
+from autoscaler.controller.ports.store import SavedState, Store, StoreError
 from autoscaler.controller.ports.telemetry import Telemetry, TraceTelemetry
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
 from autoscaler.controller.replicas.leading import end_with_the_lease, renew_repeatedly
@@ -302,7 +302,9 @@ class Controller:
             provider.adopt(installation)
 
     def _crashed(self, error: BaseException) -> None:
-        _log.error("background_task_failed", error=failure_of(error), exc_info=error)
+        # A store that fails, such as after a takeover, does so for every task. The process logs it once.
+        if not isinstance(error, StoreError):
+            _log.error("background_task_failed", error=failure_of(error), exc_info=error)
         self.crashes.append(error)
         self.reconciler.stop()
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from autoscaler.controller.composition import Controller, Ports
 from autoscaler.controller.machines.opening import LISTED_TOGETHER
+from autoscaler.controller.ports.store import StoreError
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.model.identifiers import JobId, Seconds
@@ -43,6 +45,29 @@ async def test_an_error_of_the_provider_opener_ends_the_loop() -> None:
     controller = await resumed(world, replace(world.ports(), clock=BrokenClock()))
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(controller.reconciler.run(), 60.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "logged"),
+    [(ZeroDivisionError(), ["background_task_failed"]), (StoreError("took over"), [])],
+)
+@on_virtual_time
+async def test_a_failed_effect_ends_the_loop_and_is_logged_unless_the_store_failed(
+    error: Exception, logged: list[str]
+) -> None:
+    """A takeover ends every effect of the earlier leader. That is no bug, and the process logs it once."""
+    world = World()
+    controller = await resumed(world, world.ports())
+
+    async def fail() -> None:
+        raise error
+
+    with capture_logs() as logs:
+        controller.effects.start(fail())
+        await asyncio.sleep(0.1)
+    assert [one["event"] for one in logs] == logged
+    assert controller.crashes == [error]
+    assert controller.reconciler.stopping
 
 
 @pytest.mark.parametrize(
