@@ -4,6 +4,7 @@ Each command imports what it needs, so that `--help` answers at once.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from enum import StrEnum
@@ -67,6 +68,13 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _replica_address(given: str | None) -> str | None:
+    """Return the value of --replica-url. Raises: typer.BadParameter."""
+    if given is None or re.fullmatch(r"https?://[^/?#@\s]+", given):
+        return given
+    raise typer.BadParameter("it must be like https://10.0.0.7:8443, without a path")
+
+
 @commands.callback()
 def options(
     _: Annotated[
@@ -97,6 +105,7 @@ def serve(
         typer.Option(
             envvar="AUTOSCALER_REPLICA_URL",
             metavar="URL",
+            callback=_replica_address,
             help="Where other replicas reach this one; default: this host's name, server.listen's port.",
         ),
     ] = None,

@@ -85,14 +85,15 @@ class Following:
         webhook = webhook_endpoint(configuration, self._accept, clock, self._telemetry)
         tokens = [one.get_secret_value() for one in config.read_metrics_tokens(configuration)]
         allowed = server_settings(configuration).within(file_limit(), forwards=True)
+        self._forwarding = ForwardEndpoint(
+            lambda: self._lease,
+            _trust(configuration),
+            urlsplit(str(settings.server.public_url)).hostname,
+            allowed.max_connections,
+        )
         others: list[Endpoint] = [
             HealthEndpoint(list, self._unready, self._metrics, tokens),
-            ForwardEndpoint(
-                lambda: self._lease,
-                _trust(configuration),
-                urlsplit(str(settings.server.public_url)).hostname,
-                allowed.max_connections,
-            ),
+            self._forwarding,
         ]
         self._serving = Serving(allowed, webhook, others, kept)
 
@@ -160,13 +161,14 @@ class Following:
 
     def _replica(self) -> Replica:
         name = f"{socket.gethostname()}, process {os.getpid()}"
+        fleet = self._configuration.settings.fleet
         if self._options.url is not None:
-            return Replica(name, self._options.url)
+            return Replica(name, self._options.url, fleet)
         address = self._serving.address
         host = socket.gethostname() if address.host in _ANY_HOST else address.host
         shown = f"[{host}]" if ":" in host else host
         scheme = "http" if self._configuration.settings.server.tls is None else "https"
-        return Replica(name, f"{scheme}://{shown}:{address.port}")
+        return Replica(name, f"{scheme}://{shown}:{address.port}", fleet)
 
     @property
     def _lease(self) -> Lease | None:
@@ -175,6 +177,9 @@ class Following:
     def _unready(self) -> list[str]:
         if self._lease is None:
             return ["the store's server does not answer"]
+        if self._forwarding.is_leader_silent():
+            url = self._lease.holder.url
+            return [f"the replica that leads does not answer at {url}, its --replica-url"]
         return []
 
     def _metrics(self) -> tuple[Iterable[bytes], str]:

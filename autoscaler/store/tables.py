@@ -55,7 +55,9 @@ USAGE: Final = Table(
 )
 """What the time of machines bought: one row for each day and key, of about 100 bytes (see `Usage`)."""
 
-LEASE: Final = Table("lease", ("name", "holder", "epoch", "expires", "token", "url", "secret"))
+LEASE: Final = Table(
+    "lease", ("name", "holder", "epoch", "expires", "token", "url", "fleet", "secret")
+)
 """The replica that leads (see `postgresql.lease`). A SQLite file has a lock instead."""
 
 AGENTS: Final = Table("agents", ("sha256", "kept_at", "body"))

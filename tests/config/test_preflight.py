@@ -289,7 +289,7 @@ def test_a_password_file_of_the_store_that_is_missing_is_reported(folder: Folder
     file = folder.path / "db-password"
     text = changed(("sqlite:///state.db", f"postgresql://u@localhost/x?password_file={file}"))
     (problem,) = folder.problems(text)
-    assert (problem.key, problem.what) == ("store", "password_file does not exist")
+    assert (problem.key, problem.what) == ("store", f"password_file {file} does not exist")
     file.write_text("hunter2")
     assert unserved(folder.load(text)) == ()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import boto3
@@ -20,6 +21,7 @@ from autoscaler.store.postgresql.alone import open_alone
 from autoscaler.store.postgresql.database import PostgresqlDatabase
 from autoscaler.store.postgresql.errors import explained
 from autoscaler.store.postgresql.inspection import inspect
+from autoscaler.store.postgresql.session import Session
 from autoscaler.store.postgresql.store import PostgresqlStore
 from tests.command_line import run
 from tests.patience import PATIENCE
@@ -171,6 +173,41 @@ async def test_a_transaction_is_repeated_after_its_session_was_ended(
     change(url, END_SESSIONS)
     assert await store.accept(delivery("b"))
     assert not await store.accept(delivery("a"))
+
+
+@dataclass(frozen=True)
+class CountedAddress(Address):
+    """Counts the sessions that were begun."""
+
+    begun: list[None] = field(default_factory=list)
+
+    def connect(self) -> Session:
+        self.begun.append(None)
+        return super().connect()
+
+
+def test_while_the_server_is_gone_transactions_do_not_wait_one_after_the_other() -> None:
+    server = PostgresqlServer()
+    try:
+        address = CountedAddress(server.database(), "a database", None)
+        database = PostgresqlDatabase(address, repeats=0.5)
+
+        def attempts() -> int:
+            before = len(address.begun)
+            with pytest.raises(StoreUnavailableError):
+                database.renew()
+            return len(address.begun) - before
+
+        server.kill()
+        assert attempts() > 1, "it is repeated, such as while the server restarts"
+        assert attempts() == 1
+        server.start()
+        database.renew()
+        server.kill()
+        assert attempts() > 1
+        database.close()
+    finally:
+        server.close()
 
 
 async def test_what_was_acknowledged_survives_a_crash_of_the_server() -> None:

@@ -30,7 +30,7 @@ SCHEMA_DIGESTS = {
     "0005": "9ab5a586034758ba",
     "0006": "d80bbe0c10219bf5",
     "0007": "3ed0230067bc4207",
-    "0008": "0cd0e40dc4cec204",
+    "0008": "2a8a187be6ddc250",
 }
 """Digests of all columns, keys and indexes after each migration, by version."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from autoscaler.controller.ports.replicas import Replica
 from lab.controller_process import parse_metrics
 from tests.patience import PATIENCE
 from tests.store.opened import open_leading
@@ -47,6 +48,9 @@ class Replicas:
     async def ended(self, name: str) -> int:
         async with asyncio.timeout(PATIENCE):
             return await self._processes[name][1].wait()
+
+    def log(self, name: str) -> str:
+        return self._processes[name][0].log()
 
     def events(self, name: str) -> list[str]:
         lines = self._processes[name][0].log().splitlines()
@@ -155,6 +159,14 @@ async def test_a_replica_that_follows_reads_a_changed_file_at_sighup(
     store = await open_leading(url)
     assert [one.id for one in await store.unapplied(9)] == ["d-1"], "2 is of no scope any more"
     await store.close()
+
+
+async def test_a_replica_of_another_fleet_is_refused(replicas: Replicas, url: str) -> None:
+    store = await open_leading(url, Replica("host 9", "http://host-9", "theirs"))
+    await store.close()
+    await replicas.start("a")
+    assert await replicas.ended("a") == 1
+    assert "the database has the state of fleet theirs, and this is fleet ci" in replicas.log("a")
 
 
 @pytest.mark.systems

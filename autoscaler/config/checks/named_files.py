@@ -91,9 +91,8 @@ def _store(configuration: Configuration, *, try_store: bool) -> Iterator[Problem
 
 def _password_file(configuration: Configuration) -> Iterator[Problem]:
     name = dict(parse_qsl(urlsplit(configuration.settings.store).query)).get("password_file")
-    reason = None if name is None else configuration.why_unreadable(name)
-    if reason is not None:
-        yield configuration.error(("store",), f"password_file {reason[0]}", reason[1])
+    if name is not None and (reason := configuration.why_unreadable(name)) is not None:
+        yield configuration.error(("store",), f"password_file {name} {reason[0]}", reason[1])
 
 
 def _store_error(file: Path) -> tuple[str, str] | None:

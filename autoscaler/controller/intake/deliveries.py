@@ -91,11 +91,12 @@ class Intake:
         if happened_at is not None:
             self._telemetry.delivery_lag(delivery.received_at - happened_at)
 
-    def resume(self, *deliveries: Delivery) -> None:
-        """Queue stored deliveries for the loop, but those that wait already."""
-        for delivery in deliveries:
-            if delivery.key not in self._unfinished:
-                self._take(delivery.key, self._read(delivery))
+    def resume(self, *deliveries: Delivery) -> int:
+        """Queue stored deliveries for the loop, but those that wait already. Return the number queued."""
+        new = [one for one in deliveries if one.key not in self._unfinished]
+        for delivery in new:
+            self._take(delivery.key, self._read(delivery))
+        return len(new)
 
     def _waits_to_be_queued(self, event: JobObserved) -> bool:
         """Return whether a known body may say something new: the job waits, and the body says `queued`.

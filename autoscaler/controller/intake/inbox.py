@@ -8,7 +8,8 @@ from autoscaler.model.identifiers import Seconds
 READ_EVERY: Seconds = 0.25
 """How often (real time) the leader looks for deliveries of other replicas. A job waits half of it longer."""
 
-READ_AT_ONCE = 1000
+READ_AT_ONCE = 100
+"""A body has at most 1 MiB, and usually 25 KB."""
 
 
 async def read_repeatedly(store: SharedStore, intake: Intake, pacing: Clock) -> None:
@@ -18,5 +19,5 @@ async def read_repeatedly(store: SharedStore, intake: Intake, pacing: Clock) -> 
     shows rows at the commit, so a row may appear behind one that was read.
     """
     while True:
-        intake.resume(*await store.unapplied(READ_AT_ONCE))
-        await pacing.sleep(READ_EVERY)
+        if intake.resume(*await store.unapplied(READ_AT_ONCE)) < READ_AT_ONCE:
+            await pacing.sleep(READ_EVERY)

@@ -40,12 +40,17 @@ class StoreUnavailableError(StoreError):
     """The store's server does not answer, or not yet. It may later."""
 
 
+class OtherFleetError(StoreError):
+    """The store has the state of another fleet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica, as the others see it: words for its process, and the URL where it takes their requests."""
+    """A replica, as the others see it: words for its process, the URL where it takes requests, its fleet."""
 
     name: str
     url: str
+    fleet: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,13 @@ import structlog
 
 from autoscaler.controller.intake.deliveries import Parse
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.replicas import LEASE_LENGTH, Lease, Replica, SharedStore
+from autoscaler.controller.ports.replicas import (
+    LEASE_LENGTH,
+    Lease,
+    OtherFleetError,
+    Replica,
+    SharedStore,
+)
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.model.identifiers import Instant, Seconds
 
@@ -34,7 +40,10 @@ class Follower:
         self._logged_at: Instant = -math.inf
 
     async def until_leading(self, *, intake_only: bool = False) -> Lease:
-        """Look at the lease until this replica has it. `intake_only`: never take it."""
+        """Look at the lease until this replica has it. `intake_only`: never take it.
+
+        Raises: OtherFleetError.
+        """
         while True:
             lease = await self._look(intake_only=intake_only)
             if lease is not None and lease.mine:
@@ -63,10 +72,20 @@ class Follower:
             self._may_take_from, self.lease = self._pacing.now(), lease
             return await self._look(intake_only=intake_only)
         if self.lease is None or self.lease.epoch != lease.epoch:
-            leader = lease.holder.name if not lease.expired else "nobody"
+            leader = None if lease.expired else lease.holder.name
             _log.info("lease_seen", leader=leader, epoch=lease.epoch, mine=lease.mine)
+        self._refuse_other_fleet(lease.holder.fleet)
         self.lease = lease
         return lease
+
+    def _refuse_other_fleet(self, fleet: str) -> None:
+        """Raise OtherFleetError for the state of another fleet. The first look at a store never takes it."""
+        if fleet not in ("", self._replica.fleet):
+            raise OtherFleetError(
+                f"the database has the state of fleet {fleet}, and this is fleet {self._replica.fleet}: "
+                "name another database in `store`. To rename a fleet, stop all its replicas, and set the "
+                "column `fleet` of its table `lease` to the new name"
+            )
 
     def _note_failure(self, error: StoreError) -> None:
         now = self._pacing.now()

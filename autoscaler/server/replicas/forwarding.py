@@ -26,6 +26,7 @@ from autoscaler.server.machines.requests import MAX_WAIT
 from autoscaler.server.operators.admin import MAX_FILE_BYTES, PLAN_TIMEOUT
 from autoscaler.server.refusal_log import RefusalLog
 from autoscaler.server.replicas import hop_by_hop
+from autoscaler.server.replicas.silence import Silence
 
 RETRY_AFTER: Seconds = 2.0
 
@@ -47,12 +48,13 @@ class ForwardLimits:
 
     `silence` is the longest time without a byte of the leader's answer: polls and plans are answered earlier,
     and open pages get an event every 15 seconds. The lease is looked at every `recheck` seconds, because a
-    leader whose host has stopped does not close its connections.
+    leader whose host has stopped does not close its connections. `silent_after`: see `Silence`.
     """
 
     connect: Seconds = 3.0
     silence: Seconds = max(MAX_WAIT, PLAN_TIMEOUT) + 5.0
     recheck: Seconds = 1.0
+    silent_after: Seconds = 60.0
 
 
 class NotPassedOnError(Exception):
@@ -68,7 +70,11 @@ _NO_LEADER = (
     "no_leader",
     "no replica of the controller leads now: try again, or see the logs of the replicas",
 )
-_LOOP = ("no_leader", "another replica passed this request on, and this one does not lead")
+_LOOP = (
+    "no_leader",
+    "another replica passed this request on, and this one does not lead",
+    "the leader has just changed, or several replicas have the same --replica-url",
+)
 _BUSY = ("busy", "too many requests wait for the leader")
 
 
@@ -102,7 +108,15 @@ class ForwardEndpoint:
         self._files = Bodies(MAX_FILE_BYTES)
         self._refusals = RefusalLog()
         self._under_way: dict[asyncio.Timeout, int] = {}
+        self._silence = Silence(self._limits.silent_after)
         self._session: aiohttp.ClientSession
+
+    def is_leader_silent(self) -> bool:
+        """Return whether another replica leads, and answers nothing that this one passes on."""
+        lease = self._lease()
+        return lease is not None and self._silence.lasts(
+            lease.epoch, asyncio.get_running_loop().time()
+        )
 
     def add_to(self, app: web.Application, _patience: Seconds, /) -> None:
         """Add the routes to a listener. When it stops, requests end at once: clients repeat them elsewhere."""
@@ -206,13 +220,15 @@ class ForwardEndpoint:
                     ) as found,
                 ):
                     answer = _begun(found)
+                    self._silence.note_answer()
                     await answer.prepare(request)
                     while piece := await found.content.readany():
                         await answer.write(piece)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             if answer is None:
+                self._silence.note_failure(lease.epoch, asyncio.get_running_loop().time())
                 why = "the leading replica does not answer"
-                cause = f"{lease.holder.name}: {str(error) or type(error).__name__}"
+                cause = f"{lease.holder.name} at {lease.holder.url}: {_cause(error)}"
                 raise NotPassedOnError("leader_unreachable", why, cause) from error
             _break_off(request)
         return answer
@@ -251,6 +267,15 @@ def _nobody() -> None:
 def _end(alarm: asyncio.Timeout) -> None:
     if not alarm.expired():
         alarm.reschedule(asyncio.get_running_loop().time())
+
+
+def _cause(error: Exception) -> str:
+    """Return the words of an error, without the address and the TLS objects that aiohttp shows."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return str(error.certificate_error)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return str(error.os_error)
+    return str(error) or type(error).__name__
 
 
 def _begun(found: aiohttp.ClientResponse) -> web.StreamResponse:

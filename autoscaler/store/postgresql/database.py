@@ -32,7 +32,9 @@ PATIENCE: Final[Seconds] = 30.0
 """How long a command waits for a server that does not answer."""
 
 _RETRIES_FOR: Final[Seconds] = 10.0
-"""How long a transaction is repeated, such as while the server restarts. GitHub waits as long for a webhook."""
+"""How long transactions are repeated after the first failure, such as while the server restarts. GitHub waits
+as long for a webhook. Then each one fails at once: they would wait for the thread one after the other.
+"""
 
 _PAUSE: Final[Seconds] = 0.25
 
@@ -59,15 +61,23 @@ class PostgresqlDatabase:
     """An open PostgreSQL database. One thread creates, uses and closes it; any thread asks `leads_for`."""
 
     def __init__(
-        self, address: Address, patience: Seconds = PATIENCE, limit: Seconds = _ANSWER_LIMIT
+        self,
+        address: Address,
+        patience: Seconds = PATIENCE,
+        limit: Seconds = _ANSWER_LIMIT,
+        repeats: Seconds = _RETRIES_FOR,
     ) -> None:
         """Connect, and migrate. `limit`: how long the server may take to answer a statement.
+
+        `repeats`: how long transactions are repeated after the first failure.
 
         Raises: StoreError if the server does not answer in time, refuses the user, or cannot be used.
         """
         self.title = address.title
         self._address = address
         self._limit = limit
+        self._repeats = repeats
+        self._fails_since: float | None = None
         self._session = 1
         self._held: lease.Held | None = None
         self._claim = lease.Claim(Replica("", ""))
@@ -88,7 +98,7 @@ class PostgresqlDatabase:
 
         Raises: StoreError after a rollback, OutcomeUnknownError if COMMIT had no answer.
         """
-        return self._repeated(lambda: self._attempt(do), _RETRIES_FOR)
+        return self._repeated(lambda: self._attempt(do), self._repeats)
 
     def seek(self, replica: Replica, take_in: int) -> Lease:
         """See `SharedStore.seek`. It repeats nothing. Raises: StoreError."""
@@ -139,16 +149,25 @@ class PostgresqlDatabase:
         self._driver.close()
 
     def _repeated(self, attempt: Callable[[], Answer], seconds: Seconds) -> Answer:
-        until = time.monotonic() + seconds
+        """Repeat an attempt until `seconds` after the first failure since the last success."""
         while True:
             try:
-                return attempt()
+                answer = attempt()
             except psycopg.Error as error:
-                if not is_passing(error) or time.monotonic() >= until:
+                if not is_passing(error) or self._failing_for() >= seconds:
                     raise explained(self.title, error) from None
             except StoreError as error:
                 raise _titled(self.title, error) from error.__cause__
+            else:
+                self._fails_since = None
+                return answer
             time.sleep(_PAUSE)
+
+    def _failing_for(self) -> Seconds:
+        now = time.monotonic()
+        if self._fails_since is None:
+            self._fails_since = now
+        return now - self._fails_since
 
     def _attempt(self, do: Callable[[Connection], Answer]) -> Answer:
         if self._driver.closed:

@@ -33,23 +33,27 @@ def seek(connection: Connection, claim: Claim, session: int, *, take: bool) -> L
         )
         connection.write(
             "UPDATE lease SET holder = :holder, url = :url, token = :token, secret = :secret, "  # noqa: S608 - the clock is a constant
+            # A command that uses the store alone is of no fleet.
+            "fleet = CASE WHEN :fleet = '' THEN fleet ELSE :fleet END, "
             f"epoch = GREATEST(epoch + 1, floor({connection.clock})::bigint), "
             f"expires = {connection.clock} + :length "
             f"WHERE expires < {connection.clock}",
             holder=claim.replica.name,
             url=claim.replica.url,
+            fleet=claim.replica.fleet,
             token=claim.token,
             secret=secrets.token_urlsafe(_SECRET_BYTES),
             length=LEASE_LENGTH,
         )
     found = connection.read(
-        f"SELECT holder, url, token, secret, epoch, expires, expires < {connection.clock} FROM lease"  # noqa: S608 - as above
+        "SELECT holder, url, fleet, token, secret, epoch, expires, "  # noqa: S608 - as above
+        f"expires < {connection.clock} FROM lease"
     )
     if not found:  # no process has ever led
         return Lease(Replica("", ""), 0, "", 0.0, expired=True, mine=False, session=session)
-    ((holder, url, token, secret, epoch, expires, expired),) = found
+    ((holder, url, fleet, token, secret, epoch, expires, expired),) = found
     return Lease(
-        Replica(str(holder), str(url)),
+        Replica(str(holder), str(url), str(fleet)),
         int(epoch),
         str(secret),
         float(expires),

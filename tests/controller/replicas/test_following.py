@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.ports.replicas import LEASE_LENGTH, Lease, Replica
+from autoscaler.controller.ports.replicas import LEASE_LENGTH, Lease, OtherFleetError, Replica
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.replicas.following import LOOK_EVERY, Follower, FollowerIntake
 from tests.controller.controllers import parse
@@ -139,3 +139,15 @@ async def test_a_malformed_body_is_refused_and_a_failing_store_reported() -> Non
     store.failure = StoreError("the disk is full")
     with pytest.raises(StoreError, match="the disk is full"):
         await intake.accept(queued(3))
+
+
+@on_virtual_time
+async def test_the_store_of_another_fleet_is_never_taken() -> None:
+    store = LeasedStore()
+    store.lease = replace(store.lease, holder=Replica("host 3", "", "theirs"), expired=True)
+    follower = Follower(store, Replica("host 1", "", "ours"), VirtualClock())
+    with pytest.raises(
+        OtherFleetError, match="has the state of fleet theirs, and this is fleet ours"
+    ):
+        await follower.until_leading()
+    assert store.taken_at == []

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from autoscaler.server.bodies import MEBIBYTE
 from autoscaler.server.machines.bootstrap import BootstrapLimits
@@ -131,9 +132,13 @@ async def test_while_no_other_replica_leads_clients_are_asked_to_come_again(
 async def test_a_leader_that_is_gone_is_answered_as_none() -> None:
     async with replicas() as pair:
         await pair.leader.stop()
-        reply = await pair.caller.get("/")
+        assert pair.lease is not None
+        with capture_logs() as lines:
+            reply = await pair.caller.get("/")
         assert (reply.status, reply.json["error"]) == (503, "leader_unreachable")
         assert reply.headers["Retry-After"] == "2"
+        assert not pair.forward.is_leader_silent(), "it may have been lost just now"
+        assert f"at {pair.lease.holder.url}: [Errno" in lines[0]["cause"], "its --replica-url"
 
 
 async def test_a_leader_that_closes_without_an_answer_is_answered_as_none() -> None:

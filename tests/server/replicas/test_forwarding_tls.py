@@ -60,6 +60,8 @@ async def test_a_certificate_of_another_name_is_refused_before_anything_is_sent(
             status, answer = await ask(url, files.certificate, HOST)
         assert (status, answer["error"], echo.seen) == (503, "leader_unreachable", [])
         assert "ertificate" in lines[0]["cause"]  # the log says why, and the answer does not
+        assert f" at {url}: " in lines[0]["cause"]
+        assert "SSLContext" not in lines[0]["cause"]
         assert "ertificate" not in str(answer)
 
 

@@ -116,6 +116,8 @@ async def test_a_request_that_was_passed_on_is_not_passed_on_again() -> None:
     """Two replicas that take one another for the leader would send it for ever. A stranger can forge it."""
     async with operated() as one:
         for given in ({SECRET_HEADER: SECRET}, {ADDRESS_HEADER: "10.0.0.1"}):
-            async with one.pair.client.get("/", headers=given) as got:
-                assert (got.status, got.headers["Retry-After"]) == (503, "2")
-                assert (await got.json())["error"] == "no_leader"
+            with capture_logs() as lines:
+                async with one.pair.client.get("/", headers=given) as got:
+                    assert (got.status, got.headers["Retry-After"]) == (503, "2")
+                    assert (await got.json())["error"] == "no_leader"
+            assert "the same --replica-url" in lines[0]["cause"]
