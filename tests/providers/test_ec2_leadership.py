@@ -145,6 +145,11 @@ async def refusal(channel: WorkerChannel, call: tuple[str, Mapping[str, Any]]) -
 def stop(pid: int) -> None:
     """Stop a process, and wait until it has stopped."""
     os.kill(pid, signal.SIGSTOP)
+    wait_until_stopped(pid)
+
+
+def wait_until_stopped(pid: int) -> None:
+    """Wait until a process has stopped."""
     while psutil.Process(pid).status() != psutil.STATUS_STOPPED:
         time.sleep(0.01)
 
@@ -303,7 +308,7 @@ async def test_a_call_in_the_pipe_of_a_stopped_controller_is_sent_only_while_it_
     assert controller.stdout is not None
     await controller.stdout.readline()
     pid = int(await controller.stdout.readline())
-    stop(controller.pid)
+    wait_until_stopped(controller.pid)  # it stops itself, once: a second stop would last for ever
     await asyncio.sleep(0.5)  # until the shorter lease has ended
     os.kill(pid, signal.SIGCONT)
     os.kill(controller.pid, signal.SIGCONT)
