@@ -1,4 +1,6 @@
-"""Creates the endpoints of /webhook and of the console, and reads the tokens of operators."""
+"""Creates the endpoints of /webhook and of the console, and the metrics; reads tokens."""
+
+from importlib.metadata import version
 
 from autoscaler import config
 from autoscaler.console.assets import read_assets
@@ -7,8 +9,11 @@ from autoscaler.console.pages import Pages
 from autoscaler.controller.operators.fleet_queries import FleetQueries
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.system import SystemClock
 from autoscaler.github.webhook import verify_signature
+from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.operators import Operator
+from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.server.operators.console import ConsoleEndpoint
 from autoscaler.server.tokens import TokenFile, UnusableTokensError, WrongTokens
 from autoscaler.server.webhook import Accept, WebhookEndpoint
@@ -27,6 +32,24 @@ def webhook_endpoint(
         clock,
         telemetry,
     )
+
+
+def new_telemetry(configuration: config.Configuration, clock: SystemClock) -> PrometheusTelemetry:
+    """Create the metrics, with the names of fleet.yaml as their labels' values."""
+    settings = configuration.settings
+    return PrometheusTelemetry(
+        map(SkuName, settings.skus),
+        map(ProviderName, settings.providers),
+        version("gpu-runner-autoscaler"),
+        settings.metrics.repositories,
+        now=clock.now,
+        webhooks=settings.github.webhook is None,
+    )
+
+
+def metrics_tokens(configuration: config.Configuration) -> list[bytes]:
+    """Return the tokens for /metrics; none if it needs none. Raises ConfigurationError."""
+    return [one.get_secret_value() for one in config.read_metrics_tokens(configuration)]
 
 
 def token_file(configuration: config.Configuration) -> TokenFile | None:

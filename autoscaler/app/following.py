@@ -1,31 +1,28 @@
 """A replica that does not lead: it serves /webhook, and waits until it may lead."""
 
 import asyncio
-import os
 import socket
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from typing import Final
 from urllib.parse import urlsplit
 
 import structlog
 
 from autoscaler import config
-from autoscaler.app.endpoints import webhook_endpoint
+from autoscaler.app.endpoints import metrics_tokens, new_telemetry, webhook_endpoint
 from autoscaler.app.event_loop import report_lag
 from autoscaler.app.process import file_limit
 from autoscaler.app.translation import server_settings
 from autoscaler.controller.ports.replicas import Lease, Replica, SharedStore, StoreUnavailableError
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.controller.replicas.following import LOG_AGAIN_AFTER, Follower, FollowerIntake
-from autoscaler.controller.system import SystemClock
+from autoscaler.controller.system import SystemClock, process_name
 from autoscaler.github.webhook import parse_workflow_job
-from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs.demand import first_scope
-from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.listening.listener import KeptSockets
 from autoscaler.server.listening.serving import Endpoint, Serving
@@ -74,16 +71,8 @@ class Following:
         self._follower: Follower | None = None
         settings = configuration.settings
         self._scopes = config.scopes(settings)
-        self._telemetry = PrometheusTelemetry(
-            map(SkuName, settings.skus),
-            map(ProviderName, settings.providers),
-            version("gpu-runner-autoscaler"),
-            settings.metrics.repositories,
-            now=clock.now,
-            webhooks=settings.github.webhook is None,
-        )
+        self._telemetry = new_telemetry(configuration, clock)
         webhook = webhook_endpoint(configuration, self._accept, clock, self._telemetry)
-        tokens = [one.get_secret_value() for one in config.read_metrics_tokens(configuration)]
         allowed = server_settings(configuration).within(file_limit(), forwards=True)
         self._forwarding = ForwardEndpoint(
             lambda: self._lease,
@@ -92,7 +81,7 @@ class Following:
             allowed.max_connections,
         )
         others: list[Endpoint] = [
-            HealthEndpoint(list, self._unready, self._metrics, tokens),
+            HealthEndpoint(list, self._unready, self._metrics, metrics_tokens(configuration)),
             self._forwarding,
         ]
         self._serving = Serving(allowed, webhook, others, kept)
@@ -160,7 +149,7 @@ class Following:
             self._telemetry.store_write("accept", self._pacing.now() - began)
 
     def _replica(self) -> Replica:
-        name = f"{socket.gethostname()}, process {os.getpid()}"
+        name = process_name()
         fleet = self._configuration.settings.fleet
         if self._options.url is not None:
             return Replica(name, self._options.url, fleet)

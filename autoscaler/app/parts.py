@@ -5,13 +5,18 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 
 import structlog
 
 from autoscaler import config
 from autoscaler.app.agent_file import own_agent
-from autoscaler.app.endpoints import console_endpoint, token_file, webhook_endpoint
+from autoscaler.app.endpoints import (
+    console_endpoint,
+    metrics_tokens,
+    new_telemetry,
+    token_file,
+    webhook_endpoint,
+)
 from autoscaler.app.event_loop import keep_out_of_collections, report_lag
 from autoscaler.app.process import (
     file_limit,
@@ -32,12 +37,12 @@ from autoscaler.controller.ports.replicas import Lease, SharedStore
 from autoscaler.controller.ports.store import SavedState, Store, StoreError
 from autoscaler.controller.ports.telemetry import TraceTelemetry
 from autoscaler.controller.reconciler import Pace, failure_of
+from autoscaler.controller.replicas.leading import RELEASE_WITHIN, is_of_store
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
-from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
-from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.providers.registry import provider_kinds
 from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.listening.listener import KeptSockets
@@ -50,10 +55,7 @@ HUNG_AFTER: Seconds = 60.0
 """After this time (real time) without a pass of the control loop, /healthz fails."""
 
 FINISH_WITHIN: Seconds = 30.0
-"""How long requests in flight may take after SIGTERM (real time)."""
-
-RELEASE_WITHIN: Seconds = 1.0
-"""The same if the store is shared: the next leader repeats the requests whose outcome it does not know."""
+"""How long requests in flight may take after SIGTERM (real time), in the one process of a store."""
 
 _log = structlog.get_logger(__name__)
 
@@ -100,15 +102,7 @@ class Parts:
         self._leadership_ended = False
         self._clock = clock
         self._pacing = SystemClock()
-        settings = configuration.settings
-        self._telemetry = PrometheusTelemetry(
-            map(SkuName, settings.skus),
-            map(ProviderName, settings.providers),
-            version("gpu-runner-autoscaler"),
-            settings.metrics.repositories,
-            now=clock.now,
-            webhooks=settings.github.webhook is None,
-        )
+        self._telemetry = new_telemetry(configuration, clock)
         self._telemetry.replica(leads=True, epoch=0 if led is None else led[1].epoch)
         agent = own_agent()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
@@ -188,7 +182,7 @@ class Parts:
         try:
             await self._run()
         except (StoreError, BaseExceptionGroup) as error:
-            if self._led is None or not _is_of_store(error):
+            if self._led is None or not is_of_store(error):
                 raise
             self._leadership_ended = True
             _log.error("leadership_ended", reason=failure_of(error))
@@ -221,9 +215,7 @@ class Parts:
             self.in_use.configuration, self.controller.intake.accept, self._clock, self._telemetry
         )
         earlier += keep_agent_beside(self.in_use.configuration.sqlite_file(), agent)
-        tokens = [
-            one.get_secret_value() for one in config.read_metrics_tokens(self.in_use.configuration)
-        ]
+        tokens = metrics_tokens(self.in_use.configuration)
         others: list[Endpoint] = [
             BootstrapEndpoint(self.controller.bootstrap, agent, self._telemetry, earlier=earlier),
             HealthEndpoint(self._unhealthy, self._unready, self._metrics, tokens),
@@ -271,13 +263,6 @@ class Parts:
 
     def _metrics(self) -> tuple[Iterable[bytes], str]:
         return self._telemetry.render(), self._telemetry.content_type
-
-
-def _is_of_store(error: BaseException) -> bool:
-    """Return whether an error is a StoreError, or a group of them alone."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(StoreError)[1] is None
-    return isinstance(error, StoreError)
 
 
 def _made(name: ProviderName, factory: ProviderFactory, context: ProviderContext) -> Provider:

@@ -22,9 +22,9 @@ from autoscaler.console.runbooks import read_runbooks
 from autoscaler.controller.ports.replicas import Lease, SharedStore
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.reconciler import failure_of
+from autoscaler.controller.replicas.leading import FOLLOW_AFTER
 from autoscaler.controller.system import SystemClock
 from autoscaler.ledger.ledger import KEPT_FOR
-from autoscaler.model.identifiers import Seconds
 from autoscaler.model.operators import OperatorName
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.providers.registry import PROVIDERS, provider_kinds
@@ -40,9 +40,6 @@ TRACES_TO = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 CANNOT_START = (StoreError, ListenError, UnusableProviderError, UnusableTokensError)
 """Why a controller cannot start with a valid configuration."""
-
-FOLLOW_AFTER: Seconds = 1.0
-"""Pause (real time) before a replica whose leadership ended opens the store again."""
 
 _log = structlog.get_logger(__name__)
 
@@ -127,7 +124,6 @@ class _Process:
                         configuration, change = earlier, None
                     elif self._leads and isinstance(error, StoreError):
                         _log.error("leadership_ended", reason=failure_of(error))
-                        await asyncio.sleep(FOLLOW_AFTER)
                     else:
                         raise
                     continue
@@ -152,6 +148,9 @@ class _Process:
         Raises one of CANNOT_START, or ConfigurationError if a file that the configuration names is unusable
         now.
         """
+        if self._leads:
+            # The lease is given up by now. A store that failed may fail again.
+            await asyncio.sleep(FOLLOW_AFTER)
         self._leads, led = False, None
         if is_shared(configuration.store_url()):
             _prepare_to_lead()
@@ -161,10 +160,11 @@ class _Process:
                 )
                 self._followed = True
                 led = await signals.unless_reloaded(following.until_leading())
+                if led is not None:
+                    stack.push_async_callback(led[0].close)
                 # A SIGHUP asks for it, and the replica that led before may have reloaded the file.
                 configuration = await self._latest(configuration)
             self._leads = True
-            stack.push_async_callback(led[0].close)
         log_warnings(configuration)
         factories = provider_factories(configuration, provider_kinds(self._providers))
         for factory in factories.values():

@@ -4,7 +4,9 @@ The controller reads the system's time and randomness only here.
 """
 
 import asyncio
+import os
 import secrets
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -102,6 +104,11 @@ class SystemClock:
     async def sleep(self, seconds: Seconds) -> None:
         """Sleep for `seconds` of this clock's time."""
         await asyncio.sleep(seconds / self.scale)
+
+
+def process_name() -> str:
+    """Return words for operators that name this process: its host and its number."""
+    return f"{socket.gethostname()}, process {os.getpid()}"
 
 
 class RandomIds:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from autoscaler.app.parts import FINISH_WITHIN, RELEASE_WITHIN
+from autoscaler.app.parts import FINISH_WITHIN
 from autoscaler.app.preflight import load_for_service
 from autoscaler.config.settings.scalars import parse_address
+from autoscaler.controller.replicas.leading import RELEASE_WITHIN
 from autoscaler.model.identifiers import Address
 from autoscaler.providers.kubernetes.configuration import KubernetesSection
 from autoscaler.providers.kubernetes.identity.ownership import FLEET, RUNNER_POD

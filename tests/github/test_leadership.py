@@ -1,11 +1,14 @@
 """Requests that change something at GitHub are sent only while the process leads."""
 
+import ast
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
+from autoscaler import github
 from autoscaler.controller.ports.github import (
     GitHubError,
     RegistrationOutcomeUnknownError,
@@ -136,3 +139,16 @@ async def test_no_answer_is_awaited_for_longer_than_the_process_leads(world: Wor
     async with leading(world, lambda: 0.5) as client:
         with pytest.raises(RegistrationOutcomeUnknownError, match=r"no answer in 0\.5 s"):
             await register(client)
+
+
+def test_each_request_that_changes_something_says_so() -> None:
+    """Without `effect` it would count as one that reads, and be sent by a process that does not lead."""
+    wrong = []
+    for path in sorted(Path(github.__path__[0]).rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Request"):
+                continue
+            method = getattr(call.args[0], "value", "?") if call.args else "?"
+            if method != "GET" and "effect" not in {one.arg for one in call.keywords}:
+                wrong.append((path.name, method))
+    assert wrong == [("authentication.py", "POST")], "an access token changes nothing"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from autoscaler.app.process import keep_agent_beside
-from autoscaler.server.machines.agents import MAX_AGENTS, keep_agent
+from autoscaler.controller.ports.replicas import MOST_AGENTS
+from autoscaler.server.machines.agents import keep_agent
 from tests.server.fakes import AGENT, Backstage, running
 
 OLD, OLDER = b"print('old')\n", b"print('older')\n"
@@ -34,12 +35,12 @@ def test_every_start_finds_the_agents_of_earlier_starts(tmp_path: Path) -> None:
 
 def test_only_the_latest_agents_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / "agents"
-    many = [b"%d" % number for number in range(MAX_AGENTS + 3)]
+    many = [b"%d" % number for number in range(MOST_AGENTS + 3)]
     for number, agent in enumerate(many):
         keep_agent(folder, agent)
         age(folder, agent, number + 1)
-    assert keep_agent(folder, many[-1]) == tuple(reversed(many[-MAX_AGENTS:-1]))
-    assert len(list(folder.iterdir())) == MAX_AGENTS
+    assert keep_agent(folder, many[-1]) == tuple(reversed(many[-MOST_AGENTS:-1]))
+    assert len(list(folder.iterdir())) == MOST_AGENTS
 
 
 def test_an_agent_file_that_was_changed_on_disk_is_not_served(tmp_path: Path) -> None:

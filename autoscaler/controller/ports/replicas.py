@@ -23,6 +23,9 @@ LEASE_LENGTH: Final[Seconds] = 15.0
 LEASE_MARGIN: Final[Seconds] = 1.0
 """By how much a leader counts its lease as shorter: its clock and the store's may run at different speeds."""
 
+MOST_AGENTS: Final = 8
+"""Number of agents that are kept for machines: those with which a controller was started last."""
+
 Leads = Callable[[], Seconds]
 """Returns for how long (real time) this process is still sure to lead. 0 or less: it may send nothing.
 

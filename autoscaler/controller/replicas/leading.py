@@ -8,6 +8,22 @@ from autoscaler.model.identifiers import Seconds
 RENEW_EVERY: Seconds = 3.0
 """How often (real time) a leader renews its lease. Its transactions renew it, too."""
 
+RELEASE_WITHIN: Seconds = 1.0
+"""How long requests in flight may take (real time) before a leader gives the lease up.
+
+The next leader repeats the requests whose outcome it does not know.
+"""
+
+FOLLOW_AFTER: Seconds = 1.0
+"""Pause (real time) before a replica that led opens the store again."""
+
+
+def is_of_store(error: BaseException) -> bool:
+    """Return whether an error, or each of a group, is a StoreError: it ends only the leadership."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(StoreError)[1] is None
+    return isinstance(error, StoreError)
+
 
 async def renew_repeatedly(store: SharedStore, pacing: Clock) -> None:
     """Renew the lease until cancelled. Raises: StoreError, such as if another replica took it."""

@@ -8,8 +8,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-MAX_AGENTS = 8
-"""Number of agents that are kept: those with which a controller was started last."""
+from autoscaler.controller.ports.replicas import MOST_AGENTS
 
 _MAX_AGENT_BYTES = 1 << 20
 _SUFFIX = ".py"
@@ -28,9 +27,9 @@ def keep_agent(folder: Path, agent: bytes) -> tuple[bytes, ...]:
     kept = folder.glob("*" + _SUFFIX)
     found = sorted(kept, key=lambda path: path.stat().st_mtime_ns, reverse=True)
     others = [path for path in found if path.name != name]
-    for path in others[MAX_AGENTS - 1 :]:
+    for path in others[MOST_AGENTS - 1 :]:
         path.unlink()
-    return tuple(_genuine(others[: MAX_AGENTS - 1]))
+    return tuple(_genuine(others[: MOST_AGENTS - 1]))
 
 
 def _genuine(paths: Iterable[Path]) -> Iterable[bytes]:

@@ -38,8 +38,10 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> "Address":
-        """Return the address that a URL names: libpq's, with the further parameters `password_file` and
-        `iam_region` (the region of an RDS database whose user has an IAM identity).
+        """Return the address that a URL names.
+
+        Beside libpq's parameters it may have `password_file`, or `iam_region`: the region of an RDS database
+        whose user has an IAM identity.
 
         Raises: StoreError, without the URL.
         """

@@ -5,11 +5,9 @@ A machine asks for the agent that its user data names, which another version may
 """
 
 import hashlib
-from typing import Final
 
+from autoscaler.controller.ports.replicas import MOST_AGENTS
 from autoscaler.store.database import Connection
-
-MOST_AGENTS: Final = 8
 
 
 def keep_agent(connection: Connection, agent: bytes) -> tuple[bytes, ...]:

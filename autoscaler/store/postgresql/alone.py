@@ -1,12 +1,11 @@
 """Opens a PostgreSQL database for one command, while no controller uses it."""
 
-import os
-import socket
 import time
 from typing import Final
 
 from autoscaler.controller.ports.replicas import Replica
 from autoscaler.controller.ports.store import StoreError
+from autoscaler.controller.system import process_name
 from autoscaler.model.identifiers import Seconds
 from autoscaler.store.postgresql.address import Address
 from autoscaler.store.postgresql.database import PostgresqlDatabase
@@ -29,7 +28,7 @@ def open_alone(url: str) -> PostgresqlDatabase:
 
 
 def _take_lease(database: PostgresqlDatabase) -> None:
-    replica = Replica(f"{socket.gethostname()}, process {os.getpid()}", "")
+    replica = Replica(process_name(), "")
     first = found = database.seek(replica, take_in=1)
     while not found.mine:
         if found.expires != first.expires:

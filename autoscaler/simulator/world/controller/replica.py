@@ -11,6 +11,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.replicas import Replica
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.controller.replicas.following import Follower, FollowerIntake
+from autoscaler.controller.replicas.leading import FOLLOW_AFTER, RELEASE_WITHIN, is_of_store
 from autoscaler.model.identifiers import Seconds
 from autoscaler.simulator.world.controller.process import (
     ControllerProcess,
@@ -22,8 +23,6 @@ from autoscaler.simulator.world.processes import OWNER, Process, Tasks
 from autoscaler.simulator.world.schedule import REPOSITORY
 from autoscaler.simulator.world.virtual_time import VirtualLoop
 
-GIVE_UP_WITHIN: Seconds = 1.0
-FOLLOW_AFTER: Seconds = 1.0
 GITHUB_WAITS: Seconds = 10.0
 """How long GitHub waits for the answer to a webhook (GitHub documentation, "Best practices for webhooks")."""
 
@@ -152,7 +151,7 @@ class SimulatedReplica:
             pass  # this ends the leadership alone
         finally:
             with suppress(StoreError):
-                await controller.finish(GIVE_UP_WITHIN)
+                await controller.finish(RELEASE_WITHIN)
         if not all(map(is_of_store, controller.crashes)):
             raise BaseExceptionGroup("a background task failed", controller.crashes)
 
@@ -162,13 +161,6 @@ class SimulatedReplica:
             return asyncio.get_running_loop().create_task(work)
         finally:
             OWNER.reset(token)
-
-
-def is_of_store(error: BaseException) -> bool:
-    """Return whether only the store failed."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(is_of_store(one) for one in error.exceptions)
-    return isinstance(error, StoreError)
 
 
 def _is_covered(repository: str) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from autoscaler.controller.intake.deliveries import Parse
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Delivery
+from autoscaler.controller.replicas.leading import is_of_store
 from autoscaler.controller.system import ClockSetBackError
 from autoscaler.model.identifiers import Seconds
 from autoscaler.simulator.world.controller.process import ControllerProcess, ProcessGoneError
-from autoscaler.simulator.world.controller.replica import SimulatedReplica, is_of_store
+from autoscaler.simulator.world.controller.replica import SimulatedReplica
 from autoscaler.simulator.world.controller.shared_store import SharedMemoryStore
 from autoscaler.simulator.world.controller.supervisor import DOWN
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
