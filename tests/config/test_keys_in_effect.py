@@ -20,6 +20,7 @@ from autoscaler.providers.registry import provider_kinds
 
 CODE = Path(autoscaler.__file__).parent
 CONVERTERS = (
+    "app/endpoints.py",
     "app/installations.py",
     "app/parts.py",
     "app/running.py",
