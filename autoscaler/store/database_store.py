@@ -7,6 +7,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Generic, Self, TypeVar
 
@@ -23,7 +24,7 @@ from autoscaler.model.accounting import Usage
 from autoscaler.model.identifiers import Installations, Instant, JobId, ProviderName
 from autoscaler.model.jobs.job import Job
 from autoscaler.model.prices_and_quotas import Reading, ReadingKind
-from autoscaler.store import pruning, statements
+from autoscaler.store import loading, pruning, statements
 from autoscaler.store.batch import Batch, Change, Decision, Heartbeat
 from autoscaler.store.database import Answer, Connection, Database
 from autoscaler.store.group_commit import GroupCommit
@@ -58,7 +59,17 @@ class DatabaseStore(Generic[D]):
 
     async def load(self, horizon: Instant) -> SavedState:
         """See `Store.load`."""
-        return await self._transact(lambda connection: statements.load(connection, horizon))
+        stored = await self._transact(lambda connection: loading.read(connection, horizon))
+        # Not in the thread of the transactions: a leader renews its lease meanwhile.
+        try:
+            state = await asyncio.to_thread(loading.decoded, stored)
+        except StoreError as error:
+            raise StoreError(f"{self._database.title}: {error}") from error
+        jobs = loading.earlier_jobs(state)
+        if not jobs:
+            return state
+        found = await self._transact(lambda connection: statements.find_jobs(connection, jobs))
+        return replace(state, jobs=state.jobs + found)
 
     def accept(self, delivery: Delivery) -> "asyncio.Future[bool]":
         """See `Store.accept`."""
@@ -89,7 +100,8 @@ class DatabaseStore(Generic[D]):
     async def find_job(self, job: JobId) -> Job | None:
         """See `Store.find_job`."""
         key = job_key(job)
-        return await self._transact(lambda connection: statements.find_job(connection, key))
+        found = await self._transact(lambda c: statements.find_jobs(c, [key]))
+        return found[0] if found else None
 
     async def history(
         self, kind: str, record: str, limit: int = 1000, until: Instant = math.inf

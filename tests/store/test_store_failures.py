@@ -15,6 +15,7 @@ import pytest
 from autoscaler.controller.ports.store import Delivery, HistoryRow, StoreError
 from autoscaler.store.batch import Change, Heartbeat
 from autoscaler.store.group_commit import GroupCommit
+from autoscaler.store.loading import decoded, read
 from autoscaler.store.rows import Arrival, arrival
 from autoscaler.store.sqlite.file import SqliteFile
 from autoscaler.store.sqlite.store import SqliteStore
@@ -215,9 +216,22 @@ async def test_a_damaged_row_is_named(path: Path, damage: str, words: str) -> No
     await store.close()
     edit(path, damage)
     again = await SqliteStore.open(path)
-    with pytest.raises(StoreError, match=words):
+    with pytest.raises(StoreError, match=f"state.db: {words}"):
         await again.load(0.0)
     await again.close()
+
+
+async def test_records_are_decoded_after_the_transaction_that_read_them(path: Path) -> None:
+    """PostgreSQL ends a session that is idle within a transaction, and decoding takes long on a busy host."""
+    store = await SqliteStore.open(path)
+    await store.commit([job(1)], [])
+    await store.close()
+    edit(path, "UPDATE jobs SET record = '{'")
+    file = SqliteFile(path)
+    stored = file.transaction(lambda connection: read(connection, 0.0))
+    file.close()
+    with pytest.raises(StoreError, match="the row 1 of jobs is damaged"):
+        decoded(stored)
 
 
 def edit(path: Path, statement: str) -> None:

@@ -11,11 +11,11 @@ import pytest
 from autoscaler.controller.ports.store import Cooldown, Delivery, StoreError
 from autoscaler.model.identifiers import InstallationId, Installations
 from autoscaler.store.database import Connection
+from autoscaler.store.loading import read
 from autoscaler.store.migrations import MIGRATIONS
 from autoscaler.store.schema import NEWEST_SCHEMA, refuse_newer
 from autoscaler.store.sqlite.file import SqliteFile
 from autoscaler.store.sqlite.store import SqliteStore
-from autoscaler.store.statements import load
 from autoscaler.store.tables import TABLES
 from tests.store.records import job
 
@@ -159,7 +159,7 @@ def test_unapplied_deliveries_are_found_by_their_index(path: Path) -> None:
     file = SqliteFile(path)
     queries: list[str] = []
     file._driver.set_trace_callback(queries.append)
-    file.transaction(lambda c: load(c, 0.0))
+    file.transaction(lambda c: read(c, 0.0))
     file._driver.set_trace_callback(None)
     (query,) = (sql for sql in queries if "FROM inbox" in sql)
     plan = file.transaction(lambda c: c.read(f"EXPLAIN QUERY PLAN {query}"))
