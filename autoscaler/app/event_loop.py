@@ -15,6 +15,8 @@ collects only young objects, in which the cycles of requests are.
 
 import asyncio
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from autoscaler.controller.ports.telemetry import Telemetry
@@ -69,6 +71,19 @@ async def report_lag(telemetry: Telemetry) -> None:
             before, longest, ends = longest, 0.0, now + LAG_WINDOW
         if longer or ended:
             telemetry.event_loop_lag(max(before, longest))
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Collect no garbage while a controller loads its records, none of which is garbage.
+
+    Python would scan all of them again and again while their number grows.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 async def keep_out_of_collections() -> None:

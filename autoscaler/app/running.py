@@ -12,7 +12,7 @@ import structlog
 from autoscaler import config
 from autoscaler.app.agent_file import own_agent
 from autoscaler.app.changes import Change, log_refusal, log_warnings
-from autoscaler.app.event_loop import new_event_loop
+from autoscaler.app.event_loop import new_event_loop, without_collections
 from autoscaler.app.following import Following, ReplicaOptions
 from autoscaler.app.parts import Opened, Parts, UnusableProviderError
 from autoscaler.app.preflight import load_for_service
@@ -22,7 +22,7 @@ from autoscaler.console.runbooks import read_runbooks
 from autoscaler.controller.ports.replicas import Lease, SharedStore
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.reconciler import failure_of
-from autoscaler.controller.replicas.leading import FOLLOW_AFTER
+from autoscaler.controller.replicas.leading import FOLLOW_AFTER, renewing
 from autoscaler.controller.system import SystemClock
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model.operators import OperatorName
@@ -165,6 +165,19 @@ class _Process:
                 # A SIGHUP asks for it, and the replica that led before may have reloaded the file.
                 configuration = await self._latest(configuration)
             self._leads = True
+        async with AsyncExitStack() as starting:
+            starting.enter_context(without_collections())
+            if led is not None:
+                await starting.enter_async_context(renewing(led[0], SystemClock()))
+            return await self._make(stack, configuration, led)
+
+    async def _make(
+        self,
+        stack: AsyncExitStack,
+        configuration: config.Configuration,
+        led: tuple[SharedStore, Lease] | None,
+    ) -> Parts:
+        """Create all parts on an open or a new store, resume and serve. Raises as `_start` does."""
         log_warnings(configuration)
         factories = provider_factories(configuration, provider_kinds(self._providers))
         for factory in factories.values():

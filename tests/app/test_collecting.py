@@ -4,7 +4,12 @@ import asyncio
 import gc
 import weakref
 
-from autoscaler.app.event_loop import COLLECT_EVERY, FREEZE_EVERY, keep_out_of_collections
+from autoscaler.app.event_loop import (
+    COLLECT_EVERY,
+    FREEZE_EVERY,
+    keep_out_of_collections,
+    without_collections,
+)
 from autoscaler.model.catalogue import RegistrationRate
 from benchmarks.virtual_fleet import LABEL, REPOSITORIES, Setting, VirtualFleet
 from tests.controller.virtual_time import on_virtual_time
@@ -94,3 +99,14 @@ async def test_jobs_and_machines_leave_no_cycles() -> None:
             assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_no_garbage_is_collected_while_records_are_loaded() -> None:
+    collections: list[str] = []
+    gc.callbacks.append(lambda phase, _: collections.append(phase))
+    try:
+        with without_collections():
+            kept = [[number] for number in range(10_000)]
+        assert (collections, len(kept), gc.isenabled()) == ([], 10_000, True)
+    finally:
+        gc.callbacks.pop()

@@ -1,5 +1,9 @@
 """Keeps the lease of the replica that leads, and ends its controller once it cannot be sure of it."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.replicas import SharedStore
 from autoscaler.controller.ports.store import StoreError
@@ -30,6 +34,27 @@ async def renew_repeatedly(store: SharedStore, pacing: Clock) -> None:
     while True:
         await store.renew()
         await pacing.sleep(RENEW_EVERY)
+
+
+@asynccontextmanager
+async def renewing(store: SharedStore, pacing: Clock) -> AsyncIterator[None]:
+    """Renew the lease until the end of the context: a start with many records may take longer than a lease.
+
+    Without the lease the start fails anyway, with its next transaction.
+    """
+    renewals = asyncio.get_running_loop().create_task(renew_repeatedly(store, pacing))
+    renewals.add_done_callback(_retrieve_error)
+    try:
+        yield
+    finally:
+        renewals.cancel()
+        await asyncio.wait({renewals})
+
+
+def _retrieve_error(renewals: "asyncio.Task[None]") -> None:
+    """Retrieve the error: each later transaction raises it again."""
+    if not renewals.cancelled():
+        renewals.exception()
 
 
 async def end_with_the_lease(store: SharedStore, pacing: Clock) -> None:

@@ -11,6 +11,7 @@ from autoscaler.controller.replicas.leading import (
     RENEW_EVERY,
     end_with_the_lease,
     renew_repeatedly,
+    renewing,
 )
 from autoscaler.controller.replicas.lease_time import LeaseTime
 from tests.controller.controllers import Controller, World
@@ -86,3 +87,25 @@ async def test_a_delivery_of_its_own_is_not_taken_for_another_one() -> None:
     controller.intake.resume(*await store.unapplied(10))
     assert controller.intake.jobs_queued == 1
     assert await controller.intake.apply_waiting() == 1
+
+
+@on_virtual_time
+async def test_the_lease_is_renewed_while_a_controller_starts_for_longer_than_it_lasts() -> None:
+    store = LeasedStore()
+    async with renewing(store, VirtualClock()):
+        await asyncio.sleep(2.0 * LEASE_LENGTH)
+        assert store.leads_for() > 0.0
+    renewals = store.renewals
+    await asyncio.sleep(LEASE_LENGTH)
+    assert store.renewals == renewals
+
+
+@on_virtual_time
+async def test_a_start_that_lost_its_lease_fails_with_its_own_error() -> None:
+    store = LeasedStore()
+    async with renewing(store, VirtualClock()):
+        store.reached = False
+        await asyncio.sleep(LEASE_LENGTH)
+        assert store.leads_for() <= 0.0
+        with pytest.raises(StoreError, match="does not answer"):
+            await store.unapplied(1)
