@@ -1,12 +1,17 @@
 """How long it takes until another replica leads, after SIGKILL and after SIGTERM of the one that leads.
 
-Run: `PYTHONPATH=. python benchmarks/takeover.py [--rounds 20] [--rows 100000]`. Two replicas, a real PostgreSQL
-server, and the laboratory's GitHub, EC2 and machines on this host. Jobs are queued all the while. `--rows` are
-jobs, each with a row of history, that the store has before. They have just ended, and with them the
-laboratory's clock is real time, so that each leader of the next ten minutes loads them. Times count from the
-signal until the other replica's `autoscaler_leader` is 1, and until its /readyz no longer says that its control
-loop has made no pass. The third column counts from the lease, by the replica's log. The last lines say whether
-each job ran once, and whether a launch request got more machines than it was for. Exit status 1 if so.
+Run: `PYTHONPATH=. python benchmarks/takeover.py [--rounds 20] [--rows 100000] [--scale 20]`. Two replicas, a
+real PostgreSQL server, and the laboratory's GitHub, EC2 and machines on this host. Jobs are queued all the
+while. `--rows` are jobs, each with a row of history, that the store has before. They have just ended, and with
+them the laboratory's clock is real time, so that each leader of the next ten minutes loads them. Otherwise it
+is `--scale` times as fast. Times count from the signal until the other replica's `autoscaler_leader` is 1, and
+until its /readyz no longer says that its control loop has made no pass. The third column counts from the lease,
+by the replica's log.
+
+The last lines say whether each job ran once, whether a launch request got more machines than it was for, which
+machines ran no job, and what is left. Exit status 1 for the first two, or if something is left.
+A machine powers itself off after 15 minutes of the laboratory's clock without an answer, as the agent does.
+With `--scale 60` these are 15 s, less than a takeover after SIGKILL.
 """
 
 import argparse
@@ -14,7 +19,8 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from statistics import median
@@ -30,6 +36,7 @@ from lab.fleet import LabFleet
 from lab.github.settings import JobSpec
 from lab.laboratory import Laboratory
 from lab.read_store import read_store
+from lab.stored import Stored
 from tests.store.opened import open_leading
 from tests.store.records import job
 
@@ -41,6 +48,12 @@ JOB_SECONDS = 5.0
 MOST_MACHINES = 500
 PUSH_EVERY = 0.5
 PATIENCE = 120.0
+DEADLINE = 180.0
+"""Real seconds for a machine's boot and its checks: it may be slower than the lab's clock on a busy host."""
+
+IDLE = 30.0
+"""Real seconds until a ready machine without a job is terminated."""
+
 _LOOK_EVERY = 0.02
 _BATCH = 1000
 _NO_PASS = "the control loop has made no pass yet"
@@ -130,18 +143,20 @@ async def fill(lab: Laboratory, rows: int) -> None:
     await store.close()
 
 
-async def measure(rounds: int, rows: int) -> int:
+async def measure(rounds: int, scale: float, rows: int) -> int:
     """Measure and print. Return the exit status."""
     section = {
         "on": [{"provider": "lab", "instance_types": ["g5.xlarge"]}],
-        # The lab's clock is faster than its machines on a busy host.
-        "deadlines": dict.fromkeys(("boot", "health_checks", "ready_silence"), "3600s"),
+        "deadlines": dict.fromkeys(
+            ("boot", "health_checks", "ready_silence"), f"{DEADLINE * scale:.0f}s"
+        ),
+        "idle": {"timeout": f"{IDLE * scale:.0f}s"},
     }
     fleet = LabFleet(
         "acme",
         ("widgets",),
         {LABEL: section},
-        scale=1.0 if rows else SCALE,
+        scale=scale,
         most_machines=MOST_MACHINES,
         replicas=2,
     )
@@ -155,13 +170,36 @@ async def measure(rounds: int, rows: int) -> int:
                 await measure_all(lab, signal, rounds)
         finally:
             pushing.cancel()
-        async with asyncio.timeout(PATIENCE):
+        left = await settled(lab)
+        status = await lab.controllers.terminate()
+        await print_left(lab, left)
+        stored = await read_store(lab.store, lab.folder / "state.db")
+        return verdict(lab, stored, status) or int(bool(left))
+
+
+async def settled(lab: Laboratory) -> list[str]:
+    """Wait until all jobs have ended and nothing is left. Return what is left after the longest deadline."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE + DEADLINE):
             await lab.github.settled()
             while lab.left():  # noqa: ASYNC110 - other processes' doing
                 await asyncio.sleep(_LOOK_EVERY)
-        status = await lab.controllers.terminate()
-        stored = await read_store(lab.store, lab.folder / "state.db")
-        return verdict(lab, stored.requests, status)
+    return lab.left()
+
+
+async def print_left(lab: Laboratory, left: Sequence[str]) -> None:
+    """Print what is left, and what the stopped controllers' store has of the machines among it."""
+    if not left:
+        return
+    print(f"{lab.clock.now():.0f} left:", *left, sep="\n")
+    ids = {one.id for one in lab.ec2.machines_left()}
+    store = await open_leading(lab.store)
+    try:
+        for machine in (await store.load(0.0)).machines:
+            if machine.placement.provider_id in ids:
+                print(machine, *await store.history("machine", machine.id), sep="\n")
+    finally:
+        await store.close()
 
 
 async def measure_all(lab: Laboratory, signal: str, rounds: int) -> None:
@@ -179,10 +217,10 @@ def print_times(title: str, found: Sequence[Times]) -> None:
     print(title, *(f"{name}: {median(of):.2f} s, max {max(of):.2f} s;" for name, of in columns))
 
 
-def verdict(lab: Laboratory, requests: Mapping[str, int], status: int) -> int:
+def verdict(lab: Laboratory, stored: Stored, status: int) -> int:
     """Print what the jobs and the machines came to. Return the exit status."""
     machines = [one.tags["autoscaler:launch-request"] for one in lab.ec2.instances]
-    doubled = {one for one in machines if machines.count(one) > requests.get(one, 0)}
+    doubled = {one for one in machines if machines.count(one) > stored.requests.get(one, 0)}
     wrong = lab.wrong_jobs()
     print(
         f"{len(lab.github.jobs)} jobs, {len(wrong)} of them did not run exactly once; "
@@ -190,12 +228,30 @@ def verdict(lab: Laboratory, requests: Mapping[str, int], status: int) -> int:
         f"exit status {status}"
     )
     print(*wrong[:10], sep="\n")
+    print_unused(lab, stored)
     return int(bool(wrong or doubled or status))
+
+
+def print_unused(lab: Laboratory, stored: Stored) -> None:
+    """Print how many machines ran no job, by EC2's reason for their end, and how old they became."""
+    started = {name for job in lab.github.jobs for name in job.starts}
+    used = {stored.steps[name].instance for name in started if name in stored.steps}
+    ages: dict[str, list[float]] = {}
+    for one in lab.ec2.instances:
+        if one.id not in used:
+            reason = one.reason[0] if one.reason is not None else str(one.state)
+            age = (one.ended_at or lab.clock.now()) - one.launched_at
+            ages.setdefault(reason, []).append(age)
+    print("machines without a job:", sum(map(len, ages.values())))
+    for reason, found in ages.items():
+        print(f"  {len(found)} x {reason}, after {median(found):.0f} s of the lab's clock (median)")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--scale", type=float, help="without --rows (default: 20)")
     options = parser.parse_args()
-    sys.exit(asyncio.run(measure(options.rounds, options.rows)))
+    speed = 1.0 if options.rows else options.scale or SCALE
+    sys.exit(asyncio.run(measure(options.rounds, speed, options.rows)))
