@@ -94,6 +94,32 @@ def test_a_leader_that_stood_still_at_a_call_of_a_port_sends_nothing(step: int) 
             assert (point, [at for at in sent if at > moment + 20.0]) == (point, [])
 
 
+STREAM = tuple(JobArrival(AT + 5.0 * number, number, ("arm",), 120.0) for number in range(1, 13))
+"""At each moment of their first minutes some machines are requested, boot, wait for a registration, or work."""
+
+
+async def _launched(*faults: Fault) -> int:
+    """Return how many machines are launched for the jobs of `STREAM`."""
+    world = SimulatedWorld(SETTING_OF_REPLICAS, Schedule(0, STREAM, faults, replicas=2))
+    await world.run(1800.0)
+    assert world.invariants.violations == []
+    launched = [one for each in world.providers.values() for one in each.instances.values()]
+    return sum(one.sku == "arm" for one in launched)
+
+
+@pytest.mark.parametrize("kind", [FaultKind.CRASH, FaultKind.LEADER_STOPPED])
+@on_virtual_time
+async def test_takeovers_launch_as_many_machines_as_there_are_jobs(kind: FaultKind) -> None:
+    faults = (Fault(AT + after, kind, 20.0, target=1) for after in (20.0, 60.0, 100.0))
+    assert await _launched(*faults) == len(STREAM)
+
+
+@on_virtual_time
+async def test_machines_that_power_off_before_a_replica_leads_are_replaced() -> None:
+    """In a laboratory at 60 times real time, each takeover after a crash takes so long for its machines."""
+    assert await _launched(Fault(AT + 40.0, FaultKind.STORE_DOWN, 1000.0)) > len(STREAM)
+
+
 def test_a_seed_has_two_or_three_replicas_and_faults_of_leadership() -> None:
     schedules = [Worlds.REPLICAS.schedule(seed) for seed in range(100)]
     assert [one.replicas for one in schedules[:4]] == [2, 3, 2, 3]
