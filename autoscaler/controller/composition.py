@@ -272,16 +272,16 @@ class Controller:
 
     async def resume(self, saved: SavedState) -> None:
         """Continue from the records of the earlier process. Raises StoreError."""
-        ledger, now = self.journal.ledger, self.journal.now
-        ledger.restore(
+        self.journal.ledger.restore(
             (*saved.launch_requests, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
             saved.cooldowns,
         )
-        absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
         for meter in self.meters:
             meter.resume()
         self.recent_past.resume()
         await self.fault_history.resume()
+        now = self.journal.now  # the seconds that many records took are downtime, too
+        absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
         await self.journal.record(ControllerStarted(now, absence))
         self.intake.resume(*saved.unapplied)
         self.redelivery.resume(saved.arrived_until)
