@@ -107,6 +107,7 @@ def test_no_garbage_is_collected_while_records_are_loaded() -> None:
     try:
         with without_collections():
             kept = [[number] for number in range(10_000)]
-        assert (collections, len(kept), gc.isenabled()) == ([], 10_000, True)
+            meanwhile = list(collections)
+        assert (meanwhile, len(kept), gc.isenabled()) == ([], 10_000, True)
     finally:
         gc.callbacks.pop()
