@@ -296,6 +296,31 @@ async def test_requests_in_flight_are_answered_before_the_stop() -> None:
         await stopping
 
 
+@pytest.mark.parametrize("early", [0, 10])
+async def test_a_request_on_its_way_is_answered_before_the_stop(early: int) -> None:
+    """GitHub repeats no delivery, and a round trip lies between its connection and its request."""
+    async with running() as caller:
+        reader, writer = await connect(caller.serving.address)
+        writer.write(HEALTH[:early])
+        await until(lambda: len(caller.serving._main._places) == 1)
+        stopping = asyncio.create_task(caller.serving.stop())
+        await asyncio.sleep(0.05)
+        writer.write(HEALTH[early:])
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        writer.close()
+        await stopping
+
+
+async def test_a_connection_without_a_request_does_not_delay_the_stop_for_long() -> None:
+    async with running() as caller:
+        reader, writer = await connect(caller.serving.address)
+        await until(lambda: len(caller.serving._main._places) == 1)
+        async with asyncio.timeout(PATIENCE):
+            await caller.serving.stop()
+        assert await reader.read() == b""
+        writer.close()
+
+
 async def test_an_assignment_made_while_stopping_is_still_sent() -> None:
     behind = Backstage()
     async with running(behind) as caller:

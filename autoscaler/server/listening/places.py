@@ -9,6 +9,7 @@ that closes the connection.
 import asyncio
 import ipaddress
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
 
@@ -107,6 +108,7 @@ class Places:
         self._peers: dict[str, _Queues] = {}
         self._head_bytes = 0
         self._alarm: asyncio.TimerHandle | None = None
+        self._headless: asyncio.Event | None = None
         self._emptied: asyncio.Event | None = None
 
     def __len__(self) -> int:
@@ -150,6 +152,8 @@ class Places:
             queue.add(place)
         if stage is Stage.HEAD:
             self._set_alarm()
+        elif self._headless is not None and not self._all.of[Stage.HEAD]:
+            self._headless.set()
 
     def count_bytes(self, place: Place, size: int) -> None:
         """Record that `size` bytes arrived."""
@@ -202,6 +206,14 @@ class Places:
             del self._peers[place.peer]
         if not self._taken and self._emptied is not None:
             self._emptied.set()
+
+    async def without_heads(self, patience: Seconds) -> None:
+        """Wait at most `patience` seconds until no connection's request has yet to arrive."""
+        self._headless = asyncio.Event()
+        if self._all.of[Stage.HEAD]:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await self._headless.wait()
 
     async def empty(self, patience: Seconds) -> None:
         """Wait at most `patience` seconds until all places are free, then close the other connections."""
