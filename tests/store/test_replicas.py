@@ -42,6 +42,9 @@ class Replicas:
     async def deliver(self, name: str, *jobs: int) -> list[int]:
         return await self._processes[name][0].deliver(*jobs)
 
+    async def deliver_across(self, name: str, job: int, number: signal.Signals) -> int:
+        return await self._processes[name][0].deliver_across(job, lambda: self.send(name, number))
+
     def send(self, name: str, number: signal.Signals) -> None:
         self._processes[name][1].send_signal(number)
 
@@ -159,6 +162,15 @@ async def test_a_replica_that_follows_reads_a_changed_file_at_sighup(
     store = await open_leading(url)
     assert [one.id for one in await store.unapplied(9)] == ["d-1"], "2 is of no scope any more"
     await store.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_follower_stores_a_delivery_that_had_begun_before_a_signal(
+    replicas: Replicas, number: signal.Signals
+) -> None:
+    await replicas.start("a", "--intake-only")
+    assert await replicas.deliver("a", 1) == [202]
+    assert await replicas.deliver_across("a", 2, number) == 202
 
 
 async def test_a_replica_of_another_fleet_is_refused(replicas: Replicas, url: str) -> None:
