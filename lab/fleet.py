@@ -10,6 +10,7 @@ from lab.github.settings import DeliveryFaults, Limits, Patience
 from lab.kubernetes.lab_pods import LabNode
 from lab.machines.interception import RequestListener
 from lab.machines.misbehaviour import Misbehaviour
+from lab.replicas.balancer import Probe
 
 APP_ID = 1234
 MOST_PROCESSES = 100
@@ -41,8 +42,8 @@ class LabFleet:
     `listener` sees every request of every machine. `program` is the Python arguments that start the
     controller. With `nodes`, the lab has a Kubernetes cluster with these nodes, which is the provider
     `cluster` of `skus`. With more than one of `replicas`, that many controllers share a store on PostgreSQL
-    behind a balancer. With `wine`, Windows machines run under Wine (`lab.windows`); otherwise the lab plays
-    Windows with Linux processes.
+    behind a balancer, which looks at them as `probe` says. With `wine`, Windows machines run under Wine
+    (`lab.windows`); otherwise the lab plays Windows with Linux processes.
     """
 
     organization: str
@@ -70,6 +71,7 @@ class LabFleet:
     program: tuple[str, ...] = ("-m", "lab.serve")
     nodes: tuple[LabNode, ...] = ()
     replicas: int = 1
+    probe: Probe = field(default_factory=Probe)
     wine: bool = False
 
     @property
