@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -115,21 +115,6 @@ class Served:
                 self.acknowledged.add(job)
         writer.close()
         return statuses
-
-    async def deliver_across(self, job: int, act: Callable[[], None]) -> int:
-        """Send a delivery, but its last byte only after `act`. Return its status, or 0 without one."""
-        request = delivery(job, 12_000)
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        try:
-            writer.write(request[:-1])
-            await asyncio.sleep(0.2)
-            act()
-            await asyncio.sleep(0.3)
-            return await _post(reader, writer, request[-1:], 1)
-        except (OSError, asyncio.IncompleteReadError):
-            return 0
-        finally:
-            writer.close()
 
     async def kept(self) -> set[int]:
         """Return the jobs in the store, applied or not, after the controller ended."""

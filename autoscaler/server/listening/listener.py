@@ -98,8 +98,9 @@ async def _listen(address: Address) -> list[socket.socket]:
     return sockets
 
 
-_LAST_HEADS: Seconds = 0.5
-"""How long a stop waits for requests whose connection is open already. GitHub repeats none of them."""
+_LAST_ARRIVALS: Seconds = 0.5
+"""How long a stop waits for requests whose connection is open already. GitHub repeats none of them, and aiohttp
+reads nothing more once it shuts down."""
 
 _LAST_BYTES: Seconds = 2.0
 _LINGERING: Seconds = 2.0
@@ -204,7 +205,7 @@ class Listener:
         for listening in sockets:
             asyncio.get_running_loop().remove_reader(listening)
             listening.close()
-        await self._places.without_heads(_LAST_HEADS)
+        await self._places.arrived(_LAST_ARRIVALS)
         for task in self._opening:
             task.cancel()
         await self._runner.cleanup()
