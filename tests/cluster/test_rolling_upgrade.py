@@ -38,8 +38,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 NEXT_VERSION = ("-m", "tests.cluster.next_version")
 REPLICAS = 3
 SKU = "rocm"
-SCALE = 20.0
-LONG, SHORT = 86_400.0, 20.0
+SCALE = 60.0
+LONG, SHORT = 86_400.0, 60.0
 """Lab seconds that a job takes. The test ends the long ones after the upgrade."""
 
 DELIVER_EVERY = 0.2
