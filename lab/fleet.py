@@ -10,7 +10,6 @@ from lab.github.settings import DeliveryFaults, Limits, Patience
 from lab.kubernetes.lab_pods import LabNode
 from lab.machines.interception import RequestListener
 from lab.machines.misbehaviour import Misbehaviour
-from lab.replicas.balancer import Probe
 
 APP_ID = 1234
 MOST_PROCESSES = 100
@@ -21,6 +20,18 @@ SQLITE = "sqlite:///state.db"
 
 VERSIONS_FILE = "versions.yaml"
 """The name of the file with the runner that machines with stock images install."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Real seconds between two looks at a replica's /readyz, and for its answer.
+
+    After this many `failures` in a row, the replica is not ready.
+    """
+
+    every: float = 1.0
+    patience: float = 1.0
+    failures: int = 1
 
 
 @dataclass(frozen=True, slots=True)

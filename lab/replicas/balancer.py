@@ -4,24 +4,13 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from lab.fleet import Probe
+
 _PIECE = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Real seconds between two looks at a replica's /readyz, and for its answer.
-
-    After this many `failures` in a row, the replica is not ready.
-    """
-
-    every: float = 1.0
-    patience: float = 1.0
-    failures: int = 1
 
 
 class Balancer:

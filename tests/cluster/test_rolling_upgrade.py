@@ -20,11 +20,11 @@ import psycopg
 import pytest
 
 from lab.controller_process import ControllerProcess
+from lab.fleet import Probe
 from lab.github.records import Job, JobStatus
 from lab.kubernetes.cluster import Cluster
 from lab.kubernetes.lab_pods import LabNode
 from lab.laboratory import LabFleet, Laboratory
-from lab.replicas.balancer import Probe
 from tests.cluster.test_jobs_in_pods import PARTITION, of, pod_sku
 from tests.deploy.kustomization import build
 from tests.deploy.manifests import COMPONENTS, KUBERNETES

@@ -7,8 +7,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from lab.fleet import Probe
 from lab.ports import free_ports
-from lab.replicas.balancer import Balancer, Probe
+from lab.replicas.balancer import Balancer
 from tests.patience import PATIENCE
 
 
