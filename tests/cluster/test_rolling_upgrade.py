@@ -58,6 +58,10 @@ class Pod:
     pre_stop: float
     grace: float
 
+    def stretched(self, times: float) -> "Pod":
+        """Return the same for a host that is so many times slower: deliveries take longer, too."""
+        return Pod(self.probe, self.pre_stop * times, self.grace * times)
+
 
 def shipped() -> Pod:
     """Return the times of the shipped manifests. Another test compares the Helm chart with them."""
@@ -229,7 +233,9 @@ def stored(lab: Laboratory) -> tuple[str, set[str]]:
 
 
 async def test_an_upgrade_loses_no_job_and_no_delivery(cluster: Cluster) -> None:
-    pod, scale = shipped(), yielding(SCALE)
+    scale = yielding(SCALE)
+    slowness = SCALE / scale
+    pod = shipped().stretched(slowness)
     fleet = LabFleet(
         "acme",
         ("widgets",),
@@ -244,7 +250,7 @@ async def test_an_upgrade_loses_no_job_and_no_delivery(cluster: Cluster) -> None
         lab.github.push([job(f"long-{number}", SKU, LONG) for number in range(2)])
         await until_started(lab, "long")
         secret = (lab.folder / "webhook-secret").read_bytes()
-        sender = Sender(f"{lab.controllers.url}/webhook", secret, GITHUB_WAITS * SCALE / scale)
+        sender = Sender(f"{lab.controllers.url}/webhook", secret, GITHUB_WAITS * slowness)
         async with sender.sending(), pushing(lab):
             await upgrade(lab, pod)
         lab.github.push([job("last", SKU, SHORT)])
