@@ -23,6 +23,18 @@ VERSIONS_FILE = "versions.yaml"
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """Real seconds between two looks at a replica's /readyz, and for its answer.
+
+    After this many `failures` in a row, the replica is not ready.
+    """
+
+    every: float = 1.0
+    patience: float = 1.0
+    failures: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class LabFleet:
     """Settings of a laboratory. `skus` is the section of that name in fleet.yaml.
 
@@ -41,8 +53,8 @@ class LabFleet:
     `listener` sees every request of every machine. `program` is the Python arguments that start the
     controller. With `nodes`, the lab has a Kubernetes cluster with these nodes, which is the provider
     `cluster` of `skus`. With more than one of `replicas`, that many controllers share a store on PostgreSQL
-    behind a balancer. With `wine`, Windows machines run under Wine (`lab.windows`); otherwise the lab plays
-    Windows with Linux processes.
+    behind a balancer, which looks at them as `probe` says. With `wine`, Windows machines run under Wine
+    (`lab.windows`); otherwise the lab plays Windows with Linux processes.
     """
 
     organization: str
@@ -70,6 +82,7 @@ class LabFleet:
     program: tuple[str, ...] = ("-m", "lab.serve")
     nodes: tuple[LabNode, ...] = ()
     replicas: int = 1
+    probe: Probe = field(default_factory=Probe)
     wine: bool = False
 
     @property

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -98,13 +99,14 @@ class Following:
             lag.cancel()
 
     async def _serve_until_leading(self) -> tuple[SharedStore, Lease]:
-        async with self._serving as serving:
-            serving.keep_listening()
-            store = await self._open()
-            _log.info(
-                "following", fleet=self._configuration.settings.fleet, on=str(serving.address)
-            )
-            try:
+        async with AsyncExitStack() as stack:
+            # The last requests need the store, so it is closed after the server.
+            async with self._serving as serving:
+                serving.keep_listening()
+                store = await self._open()
+                stack.push_async_callback(store.close)
+                fleet = self._configuration.settings.fleet
+                _log.info("following", fleet=fleet, on=str(serving.address))
                 self._intake = FollowerIntake(
                     store,
                     parse_workflow_job,
@@ -112,9 +114,7 @@ class Following:
                 )
                 self._follower = Follower(store, self._replica(), self._pacing)
                 lease = await self._follower.until_leading(intake_only=self._options.intake_only)
-            except BaseException:
-                await store.close()
-                raise
+            stack.pop_all()
         return store, lease
 
     async def _open(self) -> SharedStore:

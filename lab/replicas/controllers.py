@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,12 +27,25 @@ class Leader(NamedTuple):
     metrics: dict[str, float]
 
 
+Make = Callable[[int, str, Sequence[str]], ControllerProcess]
+"""Makes a controller from its number, its URL and its program."""
+
+
 class Controllers:
     """The controllers of one fleet. `url` is where GitHub, machines and operators reach them."""
 
-    def __init__(self, processes: Sequence[ControllerProcess], balancer: Balancer | None) -> None:
-        """`balancer` is None for one controller, which is then reached directly."""
-        self.processes = tuple(processes)
+    def __init__(
+        self,
+        processes: Sequence[ControllerProcess],
+        balancer: Balancer | None,
+        make: Make | None = None,
+    ) -> None:
+        """`balancer` is None for one controller, which is then reached directly.
+
+        `make` makes more replicas.
+        """
+        self.processes = list(processes)
+        self._make = make
         self.url = processes[0].url if balancer is None else balancer.url
         self._balancer = balancer
         self._epoch = 0.0
@@ -44,6 +57,26 @@ class Controllers:
         await asyncio.gather(*(process.ready() for process in self.processes))
         if self._balancer is not None:
             await self._balancer.start()
+
+    async def add(self, program: Sequence[str]) -> ControllerProcess:
+        """Start one more replica with this program. Once it is ready, it gets requests, too.
+
+        Raises RuntimeError with the end of its log.
+        """
+        assert self._balancer is not None
+        assert self._make is not None
+        [port] = free_ports(1)
+        process = self._make(len(self.processes) + 1, f"http://127.0.0.1:{port}", program)
+        self.processes.append(process)
+        await process.start()
+        await process.ready()
+        self._balancer.add(process.url)
+        return process
+
+    def take_out(self, process: ControllerProcess) -> None:
+        """Send no new request to a replica, as a Service does once its pod is being deleted."""
+        assert self._balancer is not None
+        self._balancer.remove(process.url)
 
     async def leader(self) -> Leader | None:
         """Return the replica that leads, or None.
@@ -86,9 +119,9 @@ def make_controllers(
     """Write a fleet.yaml for each controller, and return the controllers, which are not started."""
     public, *own = free_ports(fleet.replicas + 1)
     urls = [f"http://127.0.0.1:{port}" for port in own]
-    balancer = Balancer(public, urls) if fleet.replicas > 1 else None
-    processes = []
-    for number, url in enumerate(urls, 1):
+    balancer = Balancer(public, urls, fleet.probe) if fleet.replicas > 1 else None
+
+    def make(number: int, url: str, program: Sequence[str]) -> ControllerProcess:
         suffix = "" if number == 1 else f"-{number}"
         path = folder / f"fleet{suffix}.yaml"
         public_url = url if balancer is None else balancer.url
@@ -96,8 +129,10 @@ def make_controllers(
         path.write_text(yaml.safe_dump(settings, sort_keys=False))
         name = "the controller" if balancer is None else f"replica {number}"
         log = folder / f"controller{suffix}.log"
-        processes.append(make_controller(fleet.program, clock, around.ec2, path, url, log, name))
-    return Controllers(processes, balancer)
+        return make_controller(program, clock, around.ec2, path, url, log, name)
+
+    processes = [make(number, url, fleet.program) for number, url in enumerate(urls, 1)]
+    return Controllers(processes, balancer, make)
 
 
 def make_controller(

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from autoscaler.app.parts import FINISH_WITHIN
-from autoscaler.server.listening.listener import _LAST_BYTES
+from autoscaler.server.listening.listener import _LAST_ARRIVALS, _LAST_BYTES
 from autoscaler.server.listening.settings import ServerSettings
 from autoscaler.server.webhook import WebhookLimits
 from tests.config.keys import certificate, curve_key, pem
@@ -52,7 +52,8 @@ def test_the_container_has_no_privileges_and_time_to_stop() -> None:
     assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert not {"privileged", "user", "cap_add", "network_mode", "pid"} & set(service)
-    needed = ServerSettings(listen=None).shutdown + _LAST_BYTES + FINISH_WITHIN  # type: ignore[arg-type]
+    shutdown = ServerSettings(listen=None).shutdown  # type: ignore[arg-type]
+    needed = _LAST_ARRIVALS + shutdown + _LAST_BYTES + FINISH_WITHIN
     assert int(service["stop_grace_period"].removesuffix("s")) > needed
     assert service["command"] == container()["args"]
 

@@ -15,7 +15,7 @@ from autoscaler.controller.replicas.leading import RELEASE_WITHIN
 from autoscaler.model.identifiers import Address
 from autoscaler.providers.kubernetes.configuration import KubernetesSection
 from autoscaler.providers.kubernetes.identity.ownership import FLEET, RUNNER_POD
-from autoscaler.server.listening.listener import _LAST_BYTES
+from autoscaler.server.listening.listener import _LAST_ARRIVALS, _LAST_BYTES
 from autoscaler.server.listening.settings import ServerSettings
 from autoscaler.store.opening import is_shared
 from tests.config.fleet_file import unintended
@@ -154,7 +154,7 @@ def test_a_replica_stops_only_after_the_services_have_another_one() -> None:
     program, seconds = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
     assert program == "sleep"
     settings = ServerSettings(Address("0.0.0.0", 8443))
-    stops_within = settings.shutdown + _LAST_BYTES + RELEASE_WITHIN
+    stops_within = _LAST_ARRIVALS + settings.shutdown + _LAST_BYTES + RELEASE_WITHIN
     assert spec["terminationGracePeriodSeconds"] >= int(seconds) + stops_within + 15
     everything = build(BASE, COMPONENTS / "machines-outside", POSTGRESQL)
     services = [one["spec"] for one in everything if one["kind"] == "Service"]
@@ -253,7 +253,7 @@ def test_the_controller_reads_the_fleet_yaml_of_the_config_map() -> None:
 
 def test_there_is_time_for_the_controller_to_stop() -> None:
     settings = ServerSettings(Address("0.0.0.0", 8443))
-    stops_within = settings.shutdown + _LAST_BYTES + FINISH_WITHIN
+    stops_within = _LAST_ARRIVALS + settings.shutdown + _LAST_BYTES + FINISH_WITHIN
     assert pod()["terminationGracePeriodSeconds"] >= stops_within + 15
 
 

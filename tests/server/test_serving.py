@@ -296,6 +296,33 @@ async def test_requests_in_flight_are_answered_before_the_stop() -> None:
         await stopping
 
 
+@pytest.mark.parametrize("early", [0, 10, len(HEARTBEAT) - 1])
+async def test_a_request_on_its_way_is_answered_before_the_stop(early: int) -> None:
+    """GitHub repeats no delivery. Round trips lie between its connection, its request's head and its body."""
+    async with running() as caller:
+        reader, writer = await connect(caller.serving.address)
+        writer.write(HEARTBEAT[:early])
+        await until(lambda: len(caller.serving._main._places) == 1)
+        await asyncio.sleep(0.01)
+        stopping = asyncio.create_task(caller.serving.stop())
+        await asyncio.sleep(0)  # it has begun
+        writer.write(HEARTBEAT[early:])
+        answer = await reader.readline()
+        writer.close()
+        await stopping
+        assert answer == b"HTTP/1.1 204 No Content\r\n"
+
+
+async def test_a_connection_without_a_request_does_not_delay_the_stop_for_long() -> None:
+    async with running() as caller:
+        reader, writer = await connect(caller.serving.address)
+        await until(lambda: len(caller.serving._main._places) == 1)
+        async with asyncio.timeout(PATIENCE):
+            await caller.serving.stop()
+        assert await reader.read() == b""
+        writer.close()
+
+
 async def test_an_assignment_made_while_stopping_is_still_sent() -> None:
     behind = Backstage()
     async with running(behind) as caller:

@@ -13,7 +13,7 @@ from autoscaler.store.database import Connection
 from autoscaler.store.postgresql.alone import open_alone
 from autoscaler.store.schema import NEWEST_SCHEMA, USABLE_BY, VERSION
 from autoscaler.store.sqlite.store import SqliteStore
-from autoscaler.store.tables import TABLES
+from tests.store.next_schema import NEXT_SCHEMA, STATEMENTS
 from tests.store.opened import Opener, open_leading
 from tests.store.postgresql_server import PostgresqlServer
 
@@ -55,10 +55,9 @@ def opener(request: pytest.FixtureRequest, path: Path) -> Opener:
 
 def expand(connection: Connection) -> None:
     """Do what the migrations of a next version may do."""
-    for table in TABLES:
-        connection.write(f"ALTER TABLE {table.name} ADD COLUMN next TEXT DEFAULT '' NOT NULL")
-    connection.write("CREATE TABLE next (name TEXT NOT NULL)")
-    rows = {VERSION: "9999", USABLE_BY: NEWEST_SCHEMA}
+    for statement in STATEMENTS:
+        connection.write(statement)
+    rows = {VERSION: NEXT_SCHEMA, USABLE_BY: NEWEST_SCHEMA}
     for key, value in rows.items():
         connection.write("UPDATE meta SET value = :value WHERE key = :key", key=key, value=value)
 

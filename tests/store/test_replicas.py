@@ -9,12 +9,16 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from autoscaler.app.following import Following, ReplicaOptions
+from autoscaler.app.preflight import load_for_service
 from autoscaler.controller.ports.replicas import Replica
+from autoscaler.controller.system import SystemClock
+from autoscaler.server.listening.listener import KeptSockets
 from lab.controller_process import parse_metrics
 from tests.patience import PATIENCE
 from tests.store.opened import open_leading
 from tests.store.postgresql_server import END_SESSIONS, PostgresqlServer, change
-from tests.store.served import Served
+from tests.store.served import Served, delivery
 
 
 class Replicas:
@@ -159,6 +163,35 @@ async def test_a_replica_that_follows_reads_a_changed_file_at_sighup(
     store = await open_leading(url)
     assert [one.id for one in await store.unapplied(9)] == ["d-1"], "2 is of no scope any more"
     await store.close()
+
+
+async def test_a_follower_that_ends_stores_a_delivery_that_had_begun(
+    tmp_path: Path, url: str
+) -> None:
+    Served(tmp_path, Path("unused.db"))  # writes the files
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(fleet.read_text().replace("sqlite:///unused.db", url))
+    options = ReplicaOptions(intake_only=True)
+    following = Following(
+        load_for_service(fleet, try_store=False), SystemClock(), kept := KeptSockets(), options
+    )
+    ending = asyncio.create_task(following.until_leading())
+    async with asyncio.timeout(PATIENCE):
+        while following._unready():  # noqa: ASYNC110 - it connects in a thread
+            await asyncio.sleep(0.01)
+    request = delivery(7, padding=100)
+    reader, writer = await asyncio.open_connection("127.0.0.1", following._serving.address.port)
+    writer.write(request[:-1])
+    await asyncio.sleep(0.01)
+    ending.cancel()
+    await asyncio.sleep(0)  # it ends now
+    writer.write(request[-1:])
+    answer = await reader.readline()
+    writer.close()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    kept.close()
+    assert answer == b"HTTP/1.1 202 Accepted\r\n"
 
 
 async def test_a_replica_of_another_fleet_is_refused(replicas: Replicas, url: str) -> None:

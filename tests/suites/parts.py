@@ -108,7 +108,13 @@ _PROJECT = ("release", "suites", "watchdog", "test_*.py")
 _WORLDS = ("chaos", "fuzz")
 _PODS = tuple(
     f"cluster/test_{name}.py"
-    for name in ("demo_kubernetes", "jobs_in_pods", "restarted_api_server", "troubled_api_server")
+    for name in (
+        "demo_kubernetes",
+        "jobs_in_pods",
+        "restarted_api_server",
+        "rolling_upgrade",
+        "troubled_api_server",
+    )
 )
 """They run `autoscaler serve`, or kill the API server: they get a cluster of their own."""
 

@@ -98,6 +98,10 @@ async def _listen(address: Address) -> list[socket.socket]:
     return sockets
 
 
+_LAST_ARRIVALS: Seconds = 0.5
+"""How long a stop waits for requests whose connection is open already. GitHub repeats none of them, and aiohttp
+reads nothing more once it shuts down."""
+
 _LAST_BYTES: Seconds = 2.0
 _LINGERING: Seconds = 2.0
 _ACCEPTED_AT_ONCE = 64
@@ -194,13 +198,14 @@ class Listener:
         self._kept.keep(self.place, self._sockets)
 
     async def stop(self) -> None:
-        """Stop accepting, let unfinished requests end, and close. Idempotent."""
+        """Stop accepting, let requests arrive and end, and close. Idempotent."""
         sockets, self._sockets = self._sockets, []
         if not sockets:
             return
         for listening in sockets:
             asyncio.get_running_loop().remove_reader(listening)
             listening.close()
+        await self._places.arrived(_LAST_ARRIVALS)
         for task in self._opening:
             task.cancel()
         await self._runner.cleanup()

@@ -9,6 +9,7 @@ that closes the connection.
 import asyncio
 import ipaddress
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
 
@@ -107,6 +108,7 @@ class Places:
         self._peers: dict[str, _Queues] = {}
         self._head_bytes = 0
         self._alarm: asyncio.TimerHandle | None = None
+        self._all_arrived: asyncio.Event | None = None
         self._emptied: asyncio.Event | None = None
 
     def __len__(self) -> int:
@@ -150,6 +152,8 @@ class Places:
             queue.add(place)
         if stage is Stage.HEAD:
             self._set_alarm()
+        elif self._all_arrived is not None and not self._is_any_arriving():
+            self._all_arrived.set()
 
     def count_bytes(self, place: Place, size: int) -> None:
         """Record that `size` bytes arrived."""
@@ -202,6 +206,17 @@ class Places:
             del self._peers[place.peer]
         if not self._taken and self._emptied is not None:
             self._emptied.set()
+
+    async def arrived(self, patience: Seconds) -> None:
+        """Wait at most `patience` seconds until the request of each open connection has arrived."""
+        self._all_arrived = asyncio.Event()
+        if self._is_any_arriving():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await self._all_arrived.wait()
+
+    def _is_any_arriving(self) -> bool:
+        return bool(self._all.of[Stage.HEAD] or self._all.of[Stage.BODY])
 
     async def empty(self, patience: Seconds) -> None:
         """Wait at most `patience` seconds until all places are free, then close the other connections."""

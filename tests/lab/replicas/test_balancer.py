@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from lab.fleet import Probe
 from lab.ports import free_ports
 from lab.replicas.balancer import Balancer
 from tests.patience import PATIENCE
@@ -60,7 +61,7 @@ Pair = tuple[Replica, Replica, Balancer]
 async def pair() -> AsyncIterator[Pair]:
     public, *own = free_ports(3)
     first, second = (Replica(name, port) for name, port in zip("ab", own, strict=True))
-    balancer = Balancer(public, [first.url, second.url], look_every=0.02)
+    balancer = Balancer(public, [first.url, second.url], Probe(every=0.02))
     for replica in (first, second):
         await replica.start()
     await balancer.start()
