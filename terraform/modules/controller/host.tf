@@ -10,6 +10,7 @@ locals {
   unit        = "gpu-runner-autoscaler"
   config      = "/etc/gpu-runner-autoscaler/fleet"
   mounts      = "-v ${local.run}:${local.config}:ro -v ${local.data}:${local.data}"
+  last_backup = local.alone ? "\nExecStopPost=-${local.program} backup" : ""
   # host.py writes the file.
   environment = local.alone ? "" : " --env-file ${local.run}/replica.env"
 
@@ -54,10 +55,7 @@ locals {
       --security-opt no-new-privileges --stop-timeout 60 --ulimit nofile=65536:65536 ${local.mounts}${local.environment} \
       --log-driver awslogs --log-opt awslogs-region=${local.region} --log-opt awslogs-group=${aws_cloudwatch_log_group.controller.name} \
       --log-opt mode=non-blocking ${var.image}
-    ExecStop=/usr/bin/docker stop ${local.unit}
-    %{if local.alone~}
-    ExecStopPost=-${local.program} backup
-    %{endif~}
+    ExecStop=/usr/bin/docker stop ${local.unit}${local.last_backup}
     Restart=always
     RestartSec=5
     TimeoutStopSec=120
