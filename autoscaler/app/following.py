@@ -77,7 +77,7 @@ class Following:
         allowed = server_settings(configuration).within(file_limit(), forwards=True)
         self._forwarding = ForwardEndpoint(
             lambda: self._lease,
-            _trust(configuration),
+            leader_trust(configuration),
             urlsplit(str(settings.server.public_url)).hostname,
             allowed.max_connections,
         )
@@ -177,10 +177,16 @@ class Following:
         return self._telemetry.render(), self._telemetry.content_type
 
 
-def _trust(configuration: config.Configuration) -> ssl.SSLContext | None:
-    """Return what a replica checks the leader's certificate with, or None without TLS."""
+def leader_trust(configuration: config.Configuration) -> ssl.SSLContext | None:
+    """Return what a replica checks the leader's certificate with, or None without TLS.
+
+    All replicas have the same certificate, so each also trusts its own. Behind a load balancer that terminates
+    TLS, `ca_file` is about the load balancer's certificate.
+    """
     tls = configuration.settings.server.tls
     if tls is None:
         return None
     file = None if tls.ca_file is None else configuration.file(tls.ca_file)
-    return ssl.create_default_context(cafile=file)
+    trust = ssl.create_default_context(cafile=file)
+    trust.load_verify_locations(cafile=configuration.file(tls.certificate_file))
+    return trust

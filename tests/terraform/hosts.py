@@ -34,8 +34,8 @@ BACKUP = "state.db.gz"
 class Metadata:
     """The metadata service of one instance, version 2."""
 
-    def __init__(self, instance: str) -> None:
-        self._instance = instance
+    def __init__(self, instance: str, address: str) -> None:
+        self._values = {"instance-id": instance, "local-ipv4": address}
         self._runner: web.AppRunner | None = None
         self.url = ""
 
@@ -43,7 +43,7 @@ class Metadata:
         """Listen on a free port of loopback."""
         app = web.Application()
         app.router.add_put("/latest/api/token", self._token)
-        app.router.add_get("/latest/meta-data/instance-id", self._id)
+        app.router.add_get("/latest/meta-data/{name}", self._value)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -59,9 +59,10 @@ class Metadata:
         assert request.headers["X-aws-ec2-metadata-token-ttl-seconds"]
         return web.Response(text="a-token")
 
-    async def _id(self, request: web.Request) -> web.Response:
-        known = request.headers.get("X-aws-ec2-metadata-token") == "a-token"
-        return web.Response(text=self._instance if known else "", status=200 if known else 401)
+    async def _value(self, request: web.Request) -> web.Response:
+        if request.headers.get("X-aws-ec2-metadata-token") != "a-token":
+            return web.Response(status=401)
+        return web.Response(text=self._values[request.match_info["name"]])
 
 
 class Account:
@@ -131,16 +132,27 @@ class Account:
 
 
 class Host:
-    """One host with folders of its own. `name` is that of its folder."""
+    """One host with folders of its own. `name` is that of its folder.
 
-    def __init__(self, account: Account, name: str) -> None:
+    `replica` is that section of its settings; `address` is where other hosts reach it.
+    """
+
+    def __init__(
+        self,
+        account: Account,
+        name: str,
+        replica: Mapping[str, Any] | None = None,
+        address: str = "127.0.0.1",
+    ) -> None:
         self.account = account
+        self.address = address
+        self._replica = replica
         self.instance = account.launch({"gpu-runner-autoscaler:controller": FLEET})
         self.folder = account.folder / name
         self.data = self.folder / "data"
         self.run = self.folder / "run"
         self.calls = self.folder / "calls"
-        self._metadata = Metadata(self.instance)
+        self._metadata = Metadata(self.instance, address)
 
     async def start(self) -> None:
         """Write the host's settings and programs, and start its metadata service."""
@@ -161,7 +173,8 @@ class Host:
         settings = {
             "fleet": FLEET,
             "region": REGION,
-            "volume": self.account.volume,
+            "replica": self._replica,
+            "volume": self.account.volume if self._replica is None else None,
             "devices": str(self.account.devices),
             "bucket": self.account.bucket,
             "backup": BACKUP,

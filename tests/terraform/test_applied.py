@@ -341,7 +341,8 @@ async def test_from_an_empty_account_to_a_job_and_back(
                 zones = '-var=zones=["us-east-1b", "us-east-1a"]'
                 printed = await run("plan of another zone", "plan", "-refresh=false", zones)
                 assert (
-                    kind_of_replacement(printed, "module.controller.aws_ebs_volume.store") == "+/-"
+                    kind_of_replacement(printed, "module.controller.aws_ebs_volume.store[0]")
+                    == "+/-"
                 )
 
                 outputs = await asyncio.to_thread(terraform.outputs)

@@ -171,8 +171,7 @@ def mounted(
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     device = folder / "nvme-Amazon_Elastic_Block_Store_vol0a"
     device.write_bytes(content)
-    settings = {"volume": "vol-0a", "devices": str(folder)}
-    runpy.run_path(str(PROGRAM))["mount"](settings, folder / "data")
+    runpy.run_path(str(PROGRAM))["mount"]({"devices": str(folder)}, "vol-0a", folder / "data")
     return [call.partition(" ")[0] for call in calls.read_text().splitlines()]
 
 

@@ -61,6 +61,24 @@ module "controller" {
   policy_arns              = { (var.region) = module.permissions.policy_arn }
   destroy_data             = var.destroy_data
   tags                     = var.tags
+  replicas = var.replicas == null ? null : {
+    subnet_id              = module.network.private_subnet_ids[1]
+    certificate_secret_arn = var.replicas.certificate_secret_arn
+    database_ca_pem        = file(var.replicas.database_ca_file)
+    database_user_arn      = module.database[0].user_arn
+  }
+}
+
+module "database" {
+  count                     = var.replicas == null ? 0 : 1
+  source                    = "../../modules/database"
+  fleet                     = var.fleet
+  vpc_id                    = module.network.vpc_id
+  subnet_ids                = module.network.private_subnet_ids
+  client_security_group_ids = [module.controller.security_group_id]
+  alarm_actions             = var.alarm_actions
+  destroy_data              = var.destroy_data
+  tags                      = var.tags
 }
 
 # `destroy` deletes this module's security group first of all that machines need. EC2 refuses that while a machine
@@ -75,7 +93,7 @@ module "runner" {
   create_spot_role = var.create_spot_role
   tags             = var.tags
 
-  depends_on = [module.network, module.interruptions, module.permissions, module.controller, module.observability, module.images]
+  depends_on = [module.network, module.interruptions, module.permissions, module.controller, module.database, module.observability, module.images]
 }
 
 module "fleet" {
@@ -86,6 +104,7 @@ module "fleet" {
   github     = var.github
   limits     = var.limits
   skus       = var.skus
+  store      = one(module.database[*].store_of_hosts)
   tags       = var.tags
   providers_ec2 = {
     (var.region) = {
@@ -105,6 +124,7 @@ module "observability" {
   load_balancer_arn_suffix = module.controller.load_balancer_arn_suffix
   target_group_arn_suffix  = module.controller.target_group_arn_suffix
   metrics_namespace        = module.controller.metrics_namespace
+  backup_minutes           = var.replicas == null ? 5 : null
   queue_name               = module.interruptions.queue_name
   dead_letter_queue_name   = module.interruptions.dead_letter_queue_name
   alarm_actions            = var.alarm_actions

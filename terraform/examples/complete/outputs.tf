@@ -13,6 +13,16 @@ output "load_balancer_dns_name" {
   value       = module.controller.load_balancer_dns_name
 }
 
+output "database_address" {
+  description = "The host name of the database; null without `replicas`."
+  value       = one(module.database[*].address)
+}
+
+output "database_master_user_secret_arn" {
+  description = "The secret with the password of the database's user `postgres`; null without `replicas`."
+  value       = one(module.database[*].master_user_secret_arn)
+}
+
 output "prometheus_scrape_config" {
   description = "An entry of `scrape_configs` in prometheus.yml."
   value       = module.observability.prometheus_scrape_config

@@ -78,6 +78,15 @@ variable "skus" {
   description = "The kinds of runners: `skus` of fleet.yaml."
 }
 
+variable "replicas" {
+  type = object({
+    certificate_secret_arn = string
+    database_ca_file       = string
+  })
+  default     = null
+  description = "Run two hosts with a database of RDS: the secret with the hosts' certificate and its private key, and a file with Amazon's CA certificates. By default, there is one host with its store on a volume."
+}
+
 variable "create_spot_role" {
   type        = bool
   default     = false

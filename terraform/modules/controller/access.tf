@@ -13,35 +13,58 @@ data "aws_iam_policy_document" "trust" {
 data "aws_iam_policy_document" "host" {
   #checkov:skip=CKV_AWS_111:Session Manager and CloudWatch's metrics have no resources to name; AWS's own policies for them name none
   #checkov:skip=CKV_AWS_356:Session Manager and CloudWatch's metrics have no resources to name; AWS's own policies for them name none
-  statement {
-    sid       = "DescribeHostsAndVolumes"
-    actions   = ["ec2:DescribeInstances", "ec2:DescribeVolumes"]
-    resources = ["*"]
+  dynamic "statement" {
+    for_each = local.alone ? [true] : []
+    content {
+      sid       = "DescribeHostsAndVolumes"
+      actions   = ["ec2:DescribeInstances", "ec2:DescribeVolumes"]
+      resources = ["*"]
+    }
   }
-  statement {
-    sid       = "MoveTheVolume"
-    actions   = ["ec2:AttachVolume", "ec2:DetachVolume"]
-    resources = [aws_ebs_volume.store.arn]
+  dynamic "statement" {
+    for_each = aws_ebs_volume.store[*].arn
+    content {
+      sid       = "MoveTheVolume"
+      actions   = ["ec2:AttachVolume", "ec2:DetachVolume"]
+      resources = [statement.value]
+    }
   }
-  statement {
-    sid       = "MoveTheVolumeBetweenHosts"
-    actions   = ["ec2:AttachVolume", "ec2:DetachVolume"]
-    resources = ["arn:${local.partition}:ec2:${local.place}:instance/*"]
-    condition {
-      test     = "StringEquals"
-      variable = "aws:ResourceTag/gpu-runner-autoscaler:controller"
-      values   = [var.fleet]
+  dynamic "statement" {
+    for_each = local.alone ? [true] : []
+    content {
+      sid       = "MoveTheVolumeBetweenHosts"
+      actions   = ["ec2:AttachVolume", "ec2:DetachVolume"]
+      resources = ["arn:${local.partition}:ec2:${local.place}:instance/*"]
+      condition {
+        test     = "StringEquals"
+        variable = "aws:ResourceTag/gpu-runner-autoscaler:controller"
+        values   = [var.fleet]
+      }
+    }
+  }
+  # As this user of the database, and no other one.
+  dynamic "statement" {
+    for_each = local.alone ? [] : [var.replicas.database_user_arn]
+    content {
+      sid       = "SignInToTheDatabase"
+      actions   = ["rds-db:connect"]
+      resources = [statement.value]
     }
   }
   statement {
-    sid       = "ReadTheFleetFileAndBackUp"
-    actions   = ["s3:GetObject"]
-    resources = ["${aws_s3_bucket.data.arn}/fleet.yaml", "${aws_s3_bucket.data.arn}/${local.backup}"]
+    sid     = "ReadTheFleetFile${local.alone ? "AndBackUp" : ""}"
+    actions = ["s3:GetObject"]
+    resources = [
+      for key in ["fleet.yaml", local.alone ? local.backup : local.database_ca] : "${aws_s3_bucket.data.arn}/${key}"
+    ]
   }
-  statement {
-    sid       = "BackUp"
-    actions   = ["s3:PutObject"]
-    resources = ["${aws_s3_bucket.data.arn}/${local.backup}"]
+  dynamic "statement" {
+    for_each = local.alone ? [true] : []
+    content {
+      sid       = "BackUp"
+      actions   = ["s3:PutObject"]
+      resources = ["${aws_s3_bucket.data.arn}/${local.backup}"]
+    }
   }
   # Without it, S3 answers 403 in place of 404 for an object that does not exist.
   statement {
@@ -52,21 +75,24 @@ data "aws_iam_policy_document" "host" {
   statement {
     sid       = "ReadSecrets"
     actions   = ["secretsmanager:GetSecretValue"]
-    resources = values(local.secrets)
+    resources = concat(values(local.secrets), local.alone ? [] : [var.replicas.certificate_secret_arn])
   }
   statement {
     sid       = "Log"
     actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
     resources = ["${aws_cloudwatch_log_group.controller.arn}:*"]
   }
-  statement {
-    sid       = "CountBackups"
-    actions   = ["cloudwatch:PutMetricData"]
-    resources = ["*"]
-    condition {
-      test     = "StringEquals"
-      variable = "cloudwatch:namespace"
-      values   = [local.namespace]
+  dynamic "statement" {
+    for_each = local.alone ? [true] : []
+    content {
+      sid       = "CountBackups"
+      actions   = ["cloudwatch:PutMetricData"]
+      resources = ["*"]
+      condition {
+        test     = "StringEquals"
+        variable = "cloudwatch:namespace"
+        values   = [local.namespace]
+      }
     }
   }
   # `aws ssm start-session`, which needs no ingress.
@@ -97,7 +123,7 @@ data "aws_iam_policy_document" "host" {
   dynamic "statement" {
     for_each = var.volume_key_arn == null ? [] : [var.volume_key_arn]
     content {
-      sid       = "EncryptBackups"
+      sid       = "EncryptTheBucket"
       actions   = ["kms:Decrypt", "kms:GenerateDataKey"]
       resources = [statement.value]
       condition {
@@ -108,7 +134,7 @@ data "aws_iam_policy_document" "host" {
     }
   }
   dynamic "statement" {
-    for_each = var.volume_key_arn == null ? [] : [var.volume_key_arn]
+    for_each = var.volume_key_arn != null && local.alone ? [var.volume_key_arn] : []
     content {
       sid       = "AttachEncryptedVolume"
       actions   = ["kms:CreateGrant"]

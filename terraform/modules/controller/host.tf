@@ -1,19 +1,28 @@
-# The host: its settings and programs, the launch template, and the group that keeps one of it alive.
+# The host: its settings and programs, the launch template, and the group that keeps one of it alive, or two replicas.
 
 locals {
-  namespace = "gpu-runner-autoscaler"
-  backup    = "state.db.gz"
-  data      = "/var/lib/gpu-runner-autoscaler"
-  run       = "/run/gpu-runner-autoscaler"
-  program   = "/usr/local/lib/gpu-runner-autoscaler/host.py"
-  unit      = "gpu-runner-autoscaler"
-  config    = "/etc/gpu-runner-autoscaler/fleet"
-  mounts    = "-v ${local.run}:${local.config}:ro -v ${local.data}:${local.data}"
+  namespace   = "gpu-runner-autoscaler"
+  backup      = "state.db.gz"
+  database_ca = "database-ca.pem"
+  data        = "/var/lib/gpu-runner-autoscaler"
+  run         = "/run/gpu-runner-autoscaler"
+  program     = "/usr/local/lib/gpu-runner-autoscaler/host.py"
+  unit        = "gpu-runner-autoscaler"
+  config      = "/etc/gpu-runner-autoscaler/fleet"
+  mounts      = "-v ${local.run}:${local.config}:ro -v ${local.data}:${local.data}"
+  last_backup = local.alone ? "\nExecStopPost=-${local.program} backup" : ""
+  # host.py writes the file.
+  environment = local.alone ? "" : " --env-file ${local.run}/replica.env"
 
   settings = {
-    fleet     = var.fleet
-    region    = local.region
-    volume    = aws_ebs_volume.store.id
+    fleet  = var.fleet
+    region = local.region
+    replica = local.alone ? null : {
+      certificate = var.replicas.certificate_secret_arn
+      database_ca = local.database_ca
+      port        = local.ports.machines.inside
+    }
+    volume    = one(aws_ebs_volume.store[*].id)
     devices   = "/dev/disk/by-id"
     bucket    = aws_s3_bucket.data.id
     backup    = local.backup
@@ -43,11 +52,10 @@ locals {
     [Service]
     ExecStartPre=-/usr/bin/docker rm --force ${local.unit}
     ExecStart=/usr/bin/docker run --rm --name ${local.unit} --network host --read-only --tmpfs /tmp --cap-drop ALL \
-      --security-opt no-new-privileges --stop-timeout 60 --ulimit nofile=65536:65536 ${local.mounts} \
+      --security-opt no-new-privileges --stop-timeout 60 --ulimit nofile=65536:65536 ${local.mounts}${local.environment} \
       --log-driver awslogs --log-opt awslogs-region=${local.region} --log-opt awslogs-group=${aws_cloudwatch_log_group.controller.name} \
       --log-opt mode=non-blocking ${var.image}
-    ExecStop=/usr/bin/docker stop ${local.unit}
-    ExecStopPost=-${local.program} backup
+    ExecStop=/usr/bin/docker stop ${local.unit}${local.last_backup}
     Restart=always
     RestartSec=5
     TimeoutStopSec=120
@@ -71,10 +79,7 @@ locals {
     TimeoutStartSec=infinity
   UNIT
 
-  timers = {
-    backup = "${var.backup_minutes}min"
-    update = "1min"
-  }
+  timers = merge(local.alone ? { backup = "${var.backup_minutes}min" } : {}, { update = "1min" })
 
   files = concat(
     [
@@ -112,7 +117,7 @@ locals {
       ["systemctl", "daemon-reload"],
       ["systemctl", "enable", "--now", "docker.service"],
       ["systemctl", "start", "${local.unit}-host.service"],
-      ["systemctl", "enable", "--now", "${local.unit}.service", "${local.unit}-backup.timer", "${local.unit}-update.timer"],
+      concat(["systemctl", "enable", "--now", "${local.unit}.service"], [for name in keys(local.timers) : "${local.unit}-${name}.timer"]),
     ]
   }
 }
@@ -156,9 +161,9 @@ resource "aws_launch_template" "controller" {
 
 resource "aws_autoscaling_group" "controller" {
   name                      = local.name
-  min_size                  = 1
-  max_size                  = 1
-  vpc_zone_identifier       = [var.subnet_id]
+  min_size                  = local.alone ? 1 : 2
+  max_size                  = local.alone ? 1 : 3
+  vpc_zone_identifier       = concat([var.subnet_id], local.alone ? [] : [var.replicas.subnet_id])
   target_group_arns         = [for group in aws_lb_target_group.controller : group.arn]
   health_check_type         = "ELB"
   health_check_grace_period = 600
@@ -168,12 +173,13 @@ resource "aws_autoscaling_group" "controller" {
     id      = aws_launch_template.controller.id
     version = aws_launch_template.controller.latest_version
   }
-  # The group launches the new host while it terminates the old one. `host.py prepare` waits for the end of the old one.
-  # Jobs that run go on.
+  # Alone, the group launches the new host while it terminates the old one, and `host.py prepare` waits for its end.
+  # Replicas are replaced one by one: each new host is there, and healthy, before an old one ends. Jobs that run go on.
   instance_refresh {
     strategy = "Rolling"
     preferences {
-      min_healthy_percentage = 0
+      min_healthy_percentage = local.alone ? 0 : 100
+      max_healthy_percentage = local.alone ? null : 150
     }
   }
   dynamic "tag" {
@@ -185,12 +191,20 @@ resource "aws_autoscaling_group" "controller" {
     }
   }
 
+  lifecycle {
+    precondition {
+      condition     = one(data.aws_subnet.second[*].availability_zone) != data.aws_subnet.host.availability_zone
+      error_message = "replicas.subnet_id must be in another zone than subnet_id: the hosts must not be lost together."
+    }
+  }
+
   depends_on = [
     aws_iam_role_policy.host,
     aws_iam_role_policy_attachment.fleet,
     aws_s3_bucket_versioning.data,
     aws_s3_bucket_policy.data,
     aws_s3_bucket_server_side_encryption_configuration.data,
+    aws_s3_object.database_ca,
     aws_vpc_security_group_egress_rule.controller,
   ]
 }

@@ -1,6 +1,6 @@
 # One host that runs the controller and replaces itself: an auto scaling group of one. A new host attaches the
-# volume with the store; if the volume is lost, it restores the newest backup. The store is SQLite on a local
-# disk. PostgreSQL would replace `store.tf`, the volume in `host.tf` and one line of fleet.yaml.
+# volume with the store; if the volume is lost, it restores the newest backup. With `replicas`, there are two hosts
+# in two zones, and the store is on PostgreSQL.
 
 data "aws_partition" "here" {}
 data "aws_caller_identity" "here" {}
@@ -10,7 +10,14 @@ data "aws_subnet" "host" {
   id = var.subnet_id
 }
 
+data "aws_subnet" "second" {
+  count = local.alone ? 0 : 1
+  id    = var.replicas.subnet_id
+}
+
 locals {
+  # One host with its store on a volume. Otherwise the hosts are replicas.
+  alone     = var.replicas == null
   name      = "${var.fleet}-controller"
   tags      = merge(var.tags, { Name = local.name })
   partition = data.aws_partition.here.partition

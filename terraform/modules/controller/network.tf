@@ -1,5 +1,5 @@
 # A network load balancer with TLS: port 443 for GitHub's webhooks, port 8443 for machines, operators and Prometheus.
-# The host has a certificate of its own, so the second hop is encrypted where tokens pass.
+# Hosts have a certificate of their own, so the second hop is encrypted where tokens pass.
 
 locals {
   ports = {
@@ -59,6 +59,18 @@ resource "aws_vpc_security_group_ingress_rule" "controller" {
   tags                         = local.tags
 }
 
+# A replica that does not lead passes requests on to the leader.
+resource "aws_vpc_security_group_ingress_rule" "replicas" {
+  count                        = local.alone ? 0 : 1
+  security_group_id            = aws_security_group.controller.id
+  description                  = "Another replica"
+  ip_protocol                  = "tcp"
+  from_port                    = local.ports.machines.inside
+  to_port                      = local.ports.machines.inside
+  referenced_security_group_id = aws_security_group.controller.id
+  tags                         = local.tags
+}
+
 resource "aws_vpc_security_group_egress_rule" "controller" {
   security_group_id = aws_security_group.controller.id
   description       = "GitHub, AWS and registries"
@@ -77,7 +89,7 @@ resource "aws_lb" "controller" {
   security_groups    = [aws_security_group.load_balancer.id]
   tags               = var.tags
 
-  # The host is in one zone, whichever zone the load balancer's address is in.
+  # A host serves every zone in which the load balancer has an address.
   enable_cross_zone_load_balancing = true
 }
 
@@ -90,6 +102,7 @@ resource "aws_lb_target_group" "controller" {
   deregistration_delay = 30
   tags                 = var.tags
 
+  # Not /readyz: the group replaces a host that fails. An outage of GitHub or of the database is no reason for that.
   health_check {
     protocol = "HTTPS"
     port     = "8443"

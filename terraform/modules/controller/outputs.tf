@@ -23,6 +23,11 @@ output "role_name" {
   value       = aws_iam_role.controller.name
 }
 
+output "security_group_id" {
+  description = "The security group of the host: `client_security_group_ids` of the module `database`, with `replicas`."
+  value       = aws_security_group.controller.id
+}
+
 output "autoscaling_group_name" {
   description = "The name of the group of the host, for alarms."
   value       = aws_autoscaling_group.controller.name

@@ -1,6 +1,7 @@
-# The store: a volume in the zone of the host, and a bucket with its backups.
+# The store of a host alone: a volume in its zone. The bucket has the backups of this store, and fleet.yaml.
 
 resource "aws_ebs_volume" "store" {
+  count             = local.alone ? 1 : 0
   availability_zone = data.aws_subnet.host.availability_zone
   size              = var.volume_gb
   type              = "gp3"
@@ -14,6 +15,16 @@ resource "aws_ebs_volume" "store" {
   lifecycle {
     create_before_destroy = true
   }
+}
+
+# Here, and not in user data: the certificates of all regions are ten times as large as user data may be.
+resource "aws_s3_object" "database_ca" {
+  count        = local.alone ? 0 : 1
+  bucket       = aws_s3_bucket.data.id
+  key          = local.database_ca
+  content      = var.replicas.database_ca_pem
+  content_type = "application/x-pem-file"
+  tags         = var.tags
 }
 
 resource "aws_s3_bucket" "data" {

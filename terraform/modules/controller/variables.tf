@@ -28,6 +28,34 @@ variable "subnet_id" {
   }
 }
 
+variable "replicas" {
+  type = object({
+    subnet_id              = string
+    certificate_secret_arn = string
+    database_user_arn      = string
+    database_ca_pem        = string
+  })
+  default     = null
+  description = "Run two hosts, which are replicas with a store on PostgreSQL: the subnet of the second host, in another zone; Secrets Manager's secret with the hosts' certificate for `domain_name` and its private key; `user_arn` of the module `database`; and the text of Amazon's CA certificates. By default, there is one host with its store on a volume."
+
+  validation {
+    condition     = var.replicas == null || can(regex("^subnet-[0-9a-f]+$", var.replicas.subnet_id))
+    error_message = "replicas.subnet_id must be the ID of a subnet in another zone than subnet_id, such as \"subnet-0fedcba9876543210\"."
+  }
+  validation {
+    condition     = var.replicas == null || can(regex("^arn:[^:]+:secretsmanager:[^:]+:[0-9]{12}:secret:[^*?]+$", var.replicas.certificate_secret_arn))
+    error_message = "replicas.certificate_secret_arn must be the ARN of a secret of Secrets Manager, without wildcards."
+  }
+  validation {
+    condition     = var.replicas == null || can(regex("^arn:[^:]+:rds-db:[^:]+:[0-9]{12}:dbuser:[^/*?]+/[^/*?]+$", var.replicas.database_user_arn))
+    error_message = "replicas.database_user_arn must be the ARN of one user of one database, such as \"arn:aws:rds-db:us-east-1:123456789012:dbuser:db-ABCDEFGHIJKL01234/autoscaler\"."
+  }
+  validation {
+    condition     = var.replicas == null || can(regex("-----BEGIN CERTIFICATE-----", var.replicas.database_ca_pem)) && !can(regex("PRIVATE KEY", var.replicas.database_ca_pem))
+    error_message = "replicas.database_ca_pem must be the text of the CA certificates, such as file(\"database-ca.pem\"), without a private key."
+  }
+}
+
 variable "load_balancer_subnet_ids" {
   type        = list(string)
   description = "The subnets of the load balancer: public ones unless it is internal."

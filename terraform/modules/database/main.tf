@@ -3,6 +3,9 @@
 
 locals {
   name   = "${var.fleet}-store"
+  user   = "autoscaler"
+  place  = split(":", aws_db_instance.store.arn)
+  url    = "postgresql://${local.user}@${aws_db_instance.store.address}:5432/autoscaler?sslmode=verify-full"
   tags   = merge(var.tags, { Name = local.name })
   family = "postgres${split(".", var.engine_version)[0]}"
   gib    = 1024 * 1024 * 1024
@@ -52,7 +55,6 @@ resource "aws_vpc_security_group_ingress_rule" "store" {
 }
 
 resource "aws_db_instance" "store" {
-  #checkov:skip=CKV_AWS_161:Replicas have a password, in a file that they read again
   #checkov:skip=CKV_AWS_118:autoscaler_store_write_duration_seconds shows a slow database
   #checkov:skip=CKV_AWS_353:the alert StoreSlow shows a slow database
   #checkov:skip=CKV2_AWS_30:a logged statement has its values, of which some are secrets
@@ -67,6 +69,8 @@ resource "aws_db_instance" "store" {
   # RDS keeps the password of this user in Secrets Manager, and replaces it. Replicas have a role of their own.
   username                    = "postgres"
   manage_master_user_password = true
+  # For users with the role `rds_iam`; the others have passwords.
+  iam_database_authentication_enabled = true
 
   # The standby is synchronous: a failover loses nothing that was committed.
   multi_az               = true

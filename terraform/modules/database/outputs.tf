@@ -4,8 +4,18 @@ output "address" {
 }
 
 output "store" {
-  description = "`store` of fleet.yaml, with the files that docs/deploy.md puts into the Secret of the controller's pod."
-  value       = "postgresql://autoscaler@${aws_db_instance.store.address}:5432/autoscaler?sslmode=verify-full&sslrootcert=/etc/gpu-runner-autoscaler/secrets/database-ca.pem&password_file=/etc/gpu-runner-autoscaler/secrets/database-password"
+  description = "`store` of fleet.yaml in Kubernetes, with the files that docs/deploy.md puts into the Secret of the controller's pod."
+  value       = "${local.url}&sslrootcert=/etc/gpu-runner-autoscaler/secrets/database-ca.pem&password_file=/etc/gpu-runner-autoscaler/secrets/database-password"
+}
+
+output "store_of_hosts" {
+  description = "`store` of fleet.yaml on the hosts of the module `controller`, which sign in with their IAM role."
+  value       = "${local.url}&sslrootcert=/etc/gpu-runner-autoscaler/fleet/database-ca.pem&iam_region=${local.place[3]}"
+}
+
+output "user_arn" {
+  description = "The user `autoscaler` in IAM policies: `replicas.database_user_arn` of the module `controller`."
+  value       = "arn:${local.place[1]}:rds-db:${local.place[3]}:${local.place[4]}:dbuser:${aws_db_instance.store.resource_id}/${local.user}"
 }
 
 output "master_user_secret_arn" {

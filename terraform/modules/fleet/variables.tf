@@ -104,12 +104,13 @@ variable "skus" {
 
 variable "store" {
   type        = string
+  nullable    = false
   default     = "sqlite:////var/lib/gpu-runner-autoscaler/state.db"
-  description = "The store: `store` of fleet.yaml."
+  description = "The store: `store` of fleet.yaml. With `replicas` of the module `controller`: `store_of_hosts` of the module `database`."
 
   validation {
-    condition     = can(regex("^sqlite:////[^?#[:cntrl:]]*[^/?#[:cntrl:]]$", var.store))
-    error_message = "store must be an SQLite file with its whole path, such as \"sqlite:////var/lib/gpu-runner-autoscaler/state.db\": the host keeps and backs up a file, and makes no PostgreSQL server."
+    condition     = can(regex("^(sqlite:////[^?#[:cntrl:]]*[^/?#[:cntrl:]]|postgresql://[^:@/?#[:cntrl:]]+@[^@/?#[:cntrl:]]+/[^/?#[:cntrl:]]+(\\?[^#[:cntrl:]]*)?)$", var.store))
+    error_message = "store must be an SQLite file with its whole path, such as \"sqlite:////var/lib/gpu-runner-autoscaler/state.db\", or the URL of a PostgreSQL database with a user and without a password."
   }
 }
 

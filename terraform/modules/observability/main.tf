@@ -21,7 +21,7 @@ locals {
       metric      = "Backups"
       dimensions  = { Fleet = var.fleet }
       statistic   = "Sum"
-      period      = var.backup_minutes * 60
+      period      = try(var.backup_minutes * 60, null)
       periods     = 3
       comparison  = "LessThanThreshold"
       threshold   = 1
@@ -55,7 +55,7 @@ locals {
 }
 
 resource "aws_cloudwatch_metric_alarm" "controller" {
-  for_each            = local.alarms
+  for_each            = { for name, alarm in local.alarms : name => alarm if name != "backups-stopped" || var.backup_minutes != null }
   alarm_name          = "${var.fleet}-${each.key}"
   alarm_description   = each.value.description
   namespace           = each.value.namespace

@@ -36,10 +36,10 @@ variable "metrics_namespace" {
 variable "backup_minutes" {
   type        = number
   default     = 5
-  description = "`backup_minutes` of the module `controller`."
+  description = "`backup_minutes` of the module `controller`. With its `replicas`, null: RDS makes the backups."
 
   validation {
-    condition     = var.backup_minutes >= 1 && var.backup_minutes <= 60 && floor(var.backup_minutes) == var.backup_minutes
+    condition     = var.backup_minutes == null || try(var.backup_minutes >= 1 && var.backup_minutes <= 60 && floor(var.backup_minutes) == var.backup_minutes, false)
     error_message = "backup_minutes must be a whole number from 1 to 60."
   }
 }

@@ -5,6 +5,8 @@
     host.py update     each minute: replace a changed fleet.yaml that `check` accepts; restart the controller
     host.py backup     each few minutes: copy the store to S3
 
+A replica has its store on PostgreSQL: it waits for no host, has no volume, and makes no backup.
+
 Runs as root with Python 3.9's standard library and the AWS CLI, as Amazon Linux 2023 has them. Settings are in
 /etc/gpu-runner-autoscaler/host.json. Each line of output is for the journal.
 """
@@ -41,13 +43,26 @@ GONE = ("deleting", "deleted", "error")
 ENDS = ("shutting-down", "terminated", "stopping", "stopped", "")
 
 
+class Replica(TypedDict):
+    """What a host needs beside others that run controllers of the same fleet."""
+
+    certificate: str
+    """The ARN of the secret with the certificate of all hosts and its key."""
+    database_ca: str
+    """The key of the database's CA certificates in the bucket."""
+    port: int
+    """Where other hosts reach the controller."""
+
+
 class Settings(TypedDict):
     """What host.tf writes into host.json."""
 
     fleet: str
     region: str
-    volume: str
-    """The ID of the volume with the store."""
+    replica: Replica | None
+    """None for a host with a store of its own."""
+    volume: str | None
+    """The ID of the volume with the store; None for a replica."""
     devices: str
     """The folder with the devices of attached volumes."""
     bucket: str
@@ -113,8 +128,8 @@ def until(what: str, step: Callable[[], Found | None]) -> Found:
         time.sleep(PAUSE)
 
 
-def instance_id() -> str:
-    """Return the ID of this instance, from IMDSv2."""
+def metadata(name: str) -> str:
+    """Return a value that EC2 has for this instance, from IMDSv2."""
     ask = urllib.request.Request(
         METADATA + "/latest/api/token",
         method="PUT",
@@ -123,7 +138,7 @@ def instance_id() -> str:
     with urllib.request.urlopen(ask, timeout=5) as answer:
         token: str = answer.read().decode()
     ask = urllib.request.Request(
-        METADATA + "/latest/meta-data/instance-id", headers={"X-aws-ec2-metadata-token": token}
+        f"{METADATA}/latest/meta-data/{name}", headers={"X-aws-ec2-metadata-token": token}
     )
     with urllib.request.urlopen(ask, timeout=5) as answer:
         found: str = answer.read().decode()
@@ -245,11 +260,22 @@ class Attachment:
         aws("ec2", action, "--volume-id", self._volume, "--instance-id", instance, *more)
 
 
-def mount(settings: Settings, folder: Path) -> None:
+def take_volume(settings: Settings, volume: str, folder: Path) -> None:
+    """Mount the volume with the store at `folder`, once no other host may run a controller."""
+    instance = until("the instance ID", partial(metadata, "instance-id"))
+    # Also before the store is restored: a host that ends makes a last backup.
+    until("the end of the other host", OtherHosts(settings["fleet"], instance).step)
+    if until(f"the volume {volume}", Attachment(volume, instance).step) == "attached":
+        mount(settings, volume, folder)
+    else:
+        say(f"the volume {volume} is lost: the store is on the root disk until `terraform apply`")
+
+
+def mount(settings: Settings, volume: str, folder: Path) -> None:
     """Mount the volume at `folder`; make a file system on one that has none."""
     if os.path.ismount(folder):
         return
-    name = "nvme-Amazon_Elastic_Block_Store_" + settings["volume"].replace("-", "")
+    name = "nvme-Amazon_Elastic_Block_Store_" + volume.replace("-", "")
     device = Path(settings["devices"]) / name
     until(f"the device {device}", device.exists)
     # Low-level probing alone tells contradictory signatures (8) from none (2): blkid(8), "EXIT STATUS".
@@ -299,9 +325,27 @@ def restore(settings: Settings, data: Path) -> None:
 def fetch_secrets(settings: Settings, folder: Path) -> None:
     """Write each secret into a file that only the controller can read."""
     for name, arn in sorted(settings["secrets"].items()):
-        words = ("secretsmanager", "get-secret-value", "--secret-id", arn)
-        answer = until(f"the secret {arn}", partial(aws, *words))
-        write(settings, folder / name, answer["SecretString"].encode())
+        write(settings, folder / name, fetch_secret(arn))
+
+
+def fetch_secret(arn: str) -> bytes:
+    """Return the text of a secret, once it has one."""
+    words = ("secretsmanager", "get-secret-value", "--secret-id", arn)
+    answer = until(f"the secret {arn}", partial(aws, *words))
+    text: str = answer["SecretString"]
+    return text.encode()
+
+
+def join(settings: Settings, replica: Replica, run: Path) -> None:
+    """Write what a replica needs: the certificate of all, the CA of the database, and where others reach it."""
+    both = fetch_secret(replica["certificate"])
+    for name in ("server.key", "server.pem"):
+        write(settings, run / "tls" / name, both)
+    ca = until("the CA of the database", partial(read_object, settings, replica["database_ca"]))
+    write(settings, run / "database-ca.pem", ca)
+    address = until("the address of this host", partial(metadata, "local-ipv4"))
+    url = f"https://{address}:{replica['port']}"
+    write(settings, run / "replica.env", f"AUTOSCALER_REPLICA_URL={url}\n".encode())
 
 
 def make_certificate(settings: Settings, folder: Path) -> None:
@@ -330,43 +374,43 @@ def write(settings: Settings, path: Path, content: bytes) -> None:
     part.replace(path)
 
 
-def read_fleet_file(settings: Settings) -> bytes | None:
-    """Return fleet.yaml from S3, or None if S3 has none."""
+def read_object(settings: Settings, key: str) -> bytes | None:
+    """Return a file from S3, or None if S3 has none. Raises AwsError."""
     with tempfile.TemporaryDirectory() as scratch:
-        target = Path(scratch) / "fleet.yaml"
-        if not get_object(settings, "fleet.yaml", target):
+        target = Path(scratch) / "object"
+        if not get_object(settings, key, target):
             return None
         return target.read_bytes()
 
 
 def prepare(settings: Settings) -> None:
     """Make everything that the controller needs. Returns when all is there."""
-    data, run, volume = Path(settings["data"]), Path(settings["run"]), settings["volume"]
+    data, run = Path(settings["data"]), Path(settings["run"])
+    replica, volume = settings["replica"], settings["volume"]
     data.mkdir(parents=True, exist_ok=True)
-    instance = until("the instance ID", instance_id)
-    # Also before the store is restored: a host that ends makes a last backup.
-    until("the end of the other host", OtherHosts(settings["fleet"], instance).step)
-    attachment = Attachment(volume, instance)
-    if until(f"the volume {volume}", attachment.step) == "attached":
-        mount(settings, data)
-    else:
-        say(f"the volume {volume} is lost: the store is on the root disk until `terraform apply`")
+    if volume is not None:
+        take_volume(settings, volume, data)
     own(settings, data)
     run.mkdir(parents=True, exist_ok=True)
     run.chmod(0o755)
     for name in ("secrets", "tls"):
         (run / name).mkdir(exist_ok=True)
     fetch_secrets(settings, run / "secrets")
-    make_certificate(settings, run / "tls")
+    if replica is None:
+        make_certificate(settings, run / "tls")
+    else:
+        join(settings, replica, run)
     last = data / "fleet.yaml"
     # The last one serves while `terraform destroy` has deleted S3's and stopped at machines that run.
     content = until(
         "fleet.yaml",
-        lambda: read_fleet_file(settings) or (last.read_bytes() if last.exists() else None),
+        lambda: (
+            read_object(settings, "fleet.yaml") or (last.read_bytes() if last.exists() else None)
+        ),
     )
     write(settings, run / "fleet.yaml", content)
     write(settings, last, content)
-    if not (data / "state.db").exists():
+    if volume is not None and not (data / "state.db").exists():
         restore(settings, data)
     say("the host is ready")
 
@@ -374,7 +418,7 @@ def prepare(settings: Settings) -> None:
 def update(settings: Settings) -> None:
     """Replace fleet.yaml if it changed and `check` accepts it, and restart the controller."""
     data, run = Path(settings["data"]), Path(settings["run"])
-    content = read_fleet_file(settings)
+    content = read_object(settings, "fleet.yaml")
     if content is None or content == (run / "fleet.yaml").read_bytes():
         return
     write(settings, run / "fleet.new.yaml", content)

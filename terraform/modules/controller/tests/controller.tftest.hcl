@@ -56,11 +56,11 @@ run "the_data_survives_a_mistaken_destroy" {
   command = apply
 
   assert {
-    condition     = aws_ebs_volume.store.final_snapshot && !aws_s3_bucket.data.force_destroy
+    condition     = aws_ebs_volume.store[0].final_snapshot && !aws_s3_bucket.data.force_destroy
     error_message = "By default, destroy must keep a snapshot and refuse to delete the backups."
   }
   assert {
-    condition     = aws_ebs_volume.store.encrypted && aws_ebs_volume.store.availability_zone == "us-east-1a"
+    condition     = aws_ebs_volume.store[0].encrypted && aws_ebs_volume.store[0].availability_zone == "us-east-1a"
     error_message = "The volume must be encrypted, and in the zone of the host."
   }
 }
@@ -208,4 +208,81 @@ run "mistakes_are_named_before_anything_is_made" {
     backup_minutes = 1.5
   }
   expect_failures = [var.fleet, var.domain_name, var.machine_cidrs, var.image, var.policy_arns, var.webhook_cidrs, var.backup_minutes]
+}
+
+run "replicas_are_in_two_zones_and_replaced_one_by_one" {
+  command = apply
+  variables {
+    replicas = {
+      subnet_id              = "subnet-0fedcba9876543210"
+      certificate_secret_arn = "arn:aws:secretsmanager:us-east-1:123456789012:secret:hosts-1"
+      database_user_arn      = "arn:aws:rds-db:us-east-1:123456789012:dbuser:db-ABCDEFGHIJKL01234/autoscaler"
+      database_ca_pem        = "-----BEGIN CERTIFICATE-----"
+    }
+  }
+  override_data {
+    target = data.aws_subnet.second
+    values = { availability_zone = "us-east-1b" }
+  }
+
+  assert {
+    condition     = aws_autoscaling_group.controller.min_size == 2 && aws_autoscaling_group.controller.vpc_zone_identifier == toset(["subnet-0123456789abcdef0", "subnet-0fedcba9876543210"])
+    error_message = "There must be two hosts, one in each zone."
+  }
+  assert {
+    condition     = aws_autoscaling_group.controller.instance_refresh[0].preferences[0].min_healthy_percentage == 100 && aws_autoscaling_group.controller.instance_refresh[0].preferences[0].max_healthy_percentage == 150
+    error_message = "An instance refresh must launch a host, and terminate an old one after that."
+  }
+  assert {
+    condition     = length(aws_ebs_volume.store) == 0 && !anytrue([for text in concat(local.files[*].path, [local.service, jsonencode(local.cloud_config.runcmd)]) : strcontains(text, "backup")])
+    error_message = "The store is not on the hosts."
+  }
+  assert {
+    condition     = strcontains(local.service, "--env-file /run/gpu-runner-autoscaler/replica.env ")
+    error_message = "Each replica must say where the other one reaches it."
+  }
+  assert {
+    condition     = [for rule in aws_vpc_security_group_ingress_rule.replicas : [rule.referenced_security_group_id == aws_security_group.controller.id, rule.from_port, rule.to_port]] == [[true, 8443, 8443]]
+    error_message = "Replicas must reach one another, on one port."
+  }
+  assert {
+    condition = { for one in data.aws_iam_policy_document.host.statement : one.sid => one.resources if contains(one.actions, "rds-db:connect") } == {
+      SignInToTheDatabase = toset(["arn:aws:rds-db:us-east-1:123456789012:dbuser:db-ABCDEFGHIJKL01234/autoscaler"])
+    }
+    error_message = "Replicas sign in as their user alone."
+  }
+  assert {
+    condition     = !anytrue([for action in flatten([for one in data.aws_iam_policy_document.host.statement : tolist(one.actions)]) : startswith(action, "ec2:") || contains(["s3:PutObject", "cloudwatch:PutMetricData"], action)])
+    error_message = "What a volume and backups need, replicas do not."
+  }
+  assert {
+    condition     = contains(flatten([for one in data.aws_iam_policy_document.host.statement : tolist(one.resources) if one.sid == "ReadSecrets"]), "arn:aws:secretsmanager:us-east-1:123456789012:secret:hosts-1")
+    error_message = "Replicas must be able to read their certificate."
+  }
+}
+
+run "replicas_in_one_zone_would_be_lost_together" {
+  command = plan
+  variables {
+    replicas = {
+      subnet_id              = "subnet-0fedcba9876543210"
+      certificate_secret_arn = "arn:aws:secretsmanager:us-east-1:123456789012:secret:hosts-1"
+      database_user_arn      = "arn:aws:rds-db:us-east-1:123456789012:dbuser:db-ABCDEFGHIJKL01234/autoscaler"
+      database_ca_pem        = "-----BEGIN CERTIFICATE-----"
+    }
+  }
+  expect_failures = [aws_autoscaling_group.controller]
+}
+
+run "mistakes_of_replicas_are_named" {
+  command = plan
+  variables {
+    replicas = {
+      subnet_id              = "subnet-0123456789abcdef0"
+      certificate_secret_arn = "arn:aws:secretsmanager:us-east-1:123456789012:secret:*"
+      database_user_arn      = "arn:aws:rds-db:us-east-1:123456789012:dbuser:*/autoscaler"
+      database_ca_pem        = "database-ca.pem"
+    }
+  }
+  expect_failures = [var.replicas]
 }

@@ -1,6 +1,8 @@
 mock_provider "aws" {
   mock_resource "aws_db_instance" {
     defaults = {
+      arn                = "arn:aws-us-gov:rds:us-gov-west-1:123456789012:db:ci-gpu-store"
+      resource_id        = "db-ABCDEFGHIJKL01234"
       address            = "ci-gpu-store.example.us-east-1.rds.amazonaws.com"
       master_user_secret = [{ secret_arn = "arn:aws:secretsmanager:us-east-1:123456789012:secret:rds", kms_key_id = "", secret_status = "active" }]
     }
@@ -77,6 +79,14 @@ run "the_store_of_fleet_yaml_checks_the_certificate" {
   assert {
     condition     = startswith(output.store, "postgresql://autoscaler@ci-gpu-store.example.us-east-1.rds.amazonaws.com:5432/autoscaler?sslmode=verify-full&")
     error_message = "The URL must have the name in the certificate."
+  }
+  assert {
+    condition     = startswith(output.store_of_hosts, "postgresql://autoscaler@ci-gpu-store.example.us-east-1.rds.amazonaws.com:5432/autoscaler?sslmode=verify-full&") && endswith(output.store_of_hosts, "&iam_region=us-gov-west-1")
+    error_message = "Hosts sign in with their role, in the region of the database."
+  }
+  assert {
+    condition     = output.user_arn == "arn:aws-us-gov:rds-db:us-gov-west-1:123456789012:dbuser:db-ABCDEFGHIJKL01234/autoscaler" && aws_db_instance.store.iam_database_authentication_enabled
+    error_message = "IAM knows a database by its resource ID, and a user by the name in the database."
   }
   assert {
     condition     = output.master_user_secret_arn == "arn:aws:secretsmanager:us-east-1:123456789012:secret:rds"

@@ -55,12 +55,36 @@ run "a_file_that_the_host_does_not_get" {
   expect_failures = [var.skus]
 }
 
-run "a_store_that_is_not_implemented" {
+run "a_store_on_postgresql" {
   command = plan
   variables {
-    store = "postgresql://fleet@db.example.com/fleet"
+    store = "postgresql://autoscaler@db.example.com:5432/autoscaler?sslmode=verify-full&iam_region=us-east-1"
+  }
+
+  assert {
+    condition     = yamldecode(output.fleet_yaml).store == "postgresql://autoscaler@db.example.com:5432/autoscaler?sslmode=verify-full&iam_region=us-east-1"
+    error_message = "The URL must be passed on as it is."
+  }
+}
+
+run "a_store_with_a_password" {
+  command = plan
+  variables {
+    store = "postgresql://autoscaler:hunter2@db.example.com/autoscaler"
   }
   expect_failures = [var.store]
+}
+
+run "no_store_is_the_file_of_the_host" {
+  command = plan
+  variables {
+    store = null
+  }
+
+  assert {
+    condition     = startswith(yamldecode(output.fleet_yaml).store, "sqlite:////var/lib/")
+    error_message = "A host alone has its store on its volume."
+  }
 }
 
 run "a_store_in_memory" {

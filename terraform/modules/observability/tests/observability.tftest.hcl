@@ -28,6 +28,18 @@ run "silence_is_an_alarm_where_it_means_that_something_is_gone" {
   }
 }
 
+run "replicas_make_no_backups" {
+  command = plan
+  variables {
+    backup_minutes = null
+  }
+
+  assert {
+    condition     = !contains(keys(aws_cloudwatch_metric_alarm.controller), "backups-stopped") && length(aws_cloudwatch_metric_alarm.controller) == 3
+    error_message = "RDS backs the store up: an alarm for backups of the host would never end."
+  }
+}
+
 run "prometheus_needs_the_host_alone" {
   command = plan
 
