@@ -347,6 +347,14 @@ def test_two_ways_to_sign_in_are_refused() -> None:
         Address.parse("postgresql://u@db/x?iam_region=eu-west-1&password_file=/run/password")
 
 
+@pytest.mark.parametrize(
+    "url", ["postgresql://u@/x?iam_region=r", "postgresql://u@/x?host=/run&iam_region=r"]
+)
+def test_signing_in_with_iam_needs_a_host(url: str) -> None:
+    with pytest.raises(StoreError, match="iam_region, but no host of Amazon RDS"):
+        Address.parse(url)
+
+
 def test_a_url_that_libpq_does_not_know_is_refused_without_showing_it() -> None:
     with pytest.raises(StoreError, match="not the URL of a PostgreSQL database") as refused:
         Address.parse("postgresql://u:hunter2@db/x?sslmod=hunter2")

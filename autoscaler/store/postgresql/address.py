@@ -49,7 +49,7 @@ class Address:
             parts = urlsplit(url)
             query = parse_qsl(parts.query, keep_blank_values=True)
             rest = urlencode([one for one in query if one[0] not in _OURS], quote_via=quote)
-            conninfo_to_dict(plain := urlunsplit(parts._replace(query=rest)))
+            known = conninfo_to_dict(plain := urlunsplit(parts._replace(query=rest)))
         except (ValueError, psycopg.Error) as error:
             # libpq's message may contain the part of the URL that it did not understand.
             raise StoreError(
@@ -59,6 +59,8 @@ class Address:
         if len(ours) > 1:
             raise StoreError(f"the URL of the database has {' and '.join(_OURS)}: keep one of them")
         file, region = (ours.get(name) for name in _OURS)
+        if region is not None and str(known.get("host") or "/").startswith("/"):
+            raise StoreError(f"the URL of the database has {IAM_REGION}, but no host of Amazon RDS")
         host = parts.netloc.rpartition("@")[2]
         title = f"postgresql://{host}{parts.path}"
         return cls(plain, title, Path(file) if file else None, region)
