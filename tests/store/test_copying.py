@@ -14,7 +14,7 @@ from autoscaler.model.jobs.job import JobState
 from autoscaler.model.prices_and_quotas import Reading, ReadingKind
 from autoscaler.store.sqlite.store import SqliteStore
 from tests.command_line import run
-from tests.store.opened import REPLICA, OpenedStore, open_leading
+from tests.store.opened import OpenedStore, open_leading, take
 from tests.store.postgresql_server import PostgresqlServer, change
 from tests.store.records import call, delivery, job, machine, rerun, row, runner
 
@@ -80,7 +80,7 @@ async def test_a_dump_of_a_database_in_use_is_restored_as_a_store(
     url, restored = server.database(), server.database()
     store = await open_leading(url)
     await fill(store)
-    before, leads = await contents(store), await store.seek(REPLICA, take_in=1)
+    before, leads = await contents(store), await take(store)
     dump = str(tmp_path / "backup.dump")
     await asyncio.to_thread(server.run, "pg_dump", "--format=custom", f"--file={dump}", url)
     await store.accept(delivery("later"))
@@ -89,7 +89,7 @@ async def test_a_dump_of_a_database_in_use_is_restored_as_a_store(
     await asyncio.to_thread(server.run, "pg_restore", *options, dump)
     change(restored, "UPDATE lease SET expires = 0")  # in place of waiting until it expires
     again = await open_leading(restored)
-    assert (await again.seek(REPLICA, take_in=1)).epoch > leads.epoch
+    assert (await take(again)).epoch > leads.epoch
     assert await contents(again) == before
     assert await again.accept(delivery("later")), "it came after the dump: GitHub sends it again"
     await again.close()

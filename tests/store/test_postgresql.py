@@ -25,7 +25,7 @@ from autoscaler.store.postgresql.session import Session
 from autoscaler.store.postgresql.store import PostgresqlStore
 from tests.command_line import run
 from tests.patience import PATIENCE
-from tests.store.opened import REPLICA, open_leading
+from tests.store.opened import REPLICA, open_leading, take
 from tests.store.postgresql_server import END_SESSIONS, PostgresqlServer, change
 from tests.store.records import delivery, job
 from tests.store.served import Served
@@ -48,7 +48,7 @@ OTHER = Replica("host 2, process 2", "https://host-2:8443")
 
 async def test_one_replica_leads_and_the_others_see_which(url: str, store: PostgresqlStore) -> None:
     other = await PostgresqlStore.open(url)
-    seen = await other.seek(OTHER, take_in=1)
+    seen = await take(other, OTHER)
     assert (seen.holder, seen.mine, seen.expired) == (REPLICA, False, False)
     assert len(seen.secret) >= 32
     assert 13.0 < store.leads_for() <= LEASE_LENGTH - LEASE_MARGIN
@@ -101,7 +101,7 @@ async def test_a_leader_ends_once_the_server_lacks_its_last_transaction(
     url: str, store: PostgresqlStore
 ) -> None:
     """A server that takes over may lack it, and the leader's memory is then ahead of what is stored."""
-    before = (await store.seek(REPLICA, take_in=1)).expires
+    before = (await take(store)).expires
     await store.renew()
     change(url, f"UPDATE lease SET expires = {before!r}")
     with pytest.raises(StoreError, match="lost the last transactions"):
@@ -120,8 +120,8 @@ class OvertakenDatabase(PostgresqlDatabase):
 def test_a_replica_that_lost_the_lease_before_it_led_still_follows(url: str) -> None:
     database = OvertakenDatabase(Address.parse(url))
     with pytest.raises(StoreError, match="another process took over the store"):
-        database.seek(REPLICA, take_in=1)
-    assert not database.seek(REPLICA, take_in=1).mine
+        database.seek(REPLICA, take_on=database.seek(REPLICA, take_on=None).server)
+    assert not database.seek(REPLICA, take_on=None).mine
     assert database.transaction(lambda connection: connection.read("SELECT 1")) == [(1,)]
     database.close()
 
@@ -130,7 +130,7 @@ async def test_a_closed_store_is_free_at_once_and_the_epoch_grows(url: str) -> N
     epochs = []
     for _ in range(3):
         store = await open_leading(url)
-        seen = await store.seek(REPLICA, take_in=1)
+        seen = await take(store)
         assert seen.mine
         epochs.append(seen.epoch)
         await store.close()
@@ -138,15 +138,34 @@ async def test_a_closed_store_is_free_at_once_and_the_epoch_grows(url: str) -> N
     assert epochs[0] > 1_700_000_000, "it grows also after a restore: it is at least the time"
 
 
-async def test_a_free_lease_is_not_taken_in_a_session_that_has_just_begun(url: str) -> None:
-    store = await PostgresqlStore.open(url)
-    change(url, END_SESSIONS)
-    with pytest.raises(StoreUnavailableError):
-        await store.seek(REPLICA, take_in=1)
-    again = await store.seek(REPLICA, take_in=1)
-    assert (again.mine, again.session) == (False, 2)
-    assert (await store.seek(REPLICA, take_in=2)).mine
+async def test_a_free_lease_is_not_taken_on_a_server_that_has_just_started() -> None:
+    server = PostgresqlServer()
+    try:
+        url = server.database()
+        await (await open_leading(url)).close()
+        store = await PostgresqlStore.open(url)
+        before = await store.seek(REPLICA, take_on=None)
+        assert before.given_up
+        server.kill()
+        server.start()
+        with pytest.raises(StoreUnavailableError):
+            await store.seek(REPLICA, take_on=before.server)
+        again = await store.seek(REPLICA, take_on=before.server)
+        assert (again.expired, again.given_up, again.mine) == (True, False, False)
+        assert again.server > before.server
+        assert (await take(store)).mine
+        await store.close()
+    finally:
+        server.close()
+
+
+async def test_a_lease_is_given_up_also_after_a_commit_whose_outcome_is_unknown(url: str) -> None:
+    store = await open_leading(url)
+    store._database._driver.close()  # as such a COMMIT does
     await store.close()
+    other = await PostgresqlStore.open(url)
+    assert (await other.seek(OTHER, take_on=None)).given_up
+    await other.close()
 
 
 async def test_a_server_that_stands_still_does_not_hold_up_its_caller() -> None:
@@ -157,9 +176,9 @@ async def test_a_server_that_stands_still_does_not_hold_up_its_caller() -> None:
         server.suspend()
         async with asyncio.timeout(PATIENCE):
             with pytest.raises(StoreUnavailableError, match=r"the server did not answer in 0\.5 s"):
-                await store.seek(REPLICA, take_in=1)
+                await store.seek(REPLICA, take_on=None)
         server.resume()
-        assert (await store.seek(REPLICA, take_in=2)).mine
+        assert (await take(store)).mine
         await store.close()
     finally:
         server.resume()

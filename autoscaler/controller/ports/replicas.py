@@ -61,7 +61,9 @@ class Lease:
     """The lease at one moment. `expires` is a time of the store's clock.
 
     `secret` is new in each epoch: with it, replicas prove to the leader that they pass on a request. `mine`:
-    this process holds it. `session` counts this process's connections to the store.
+    this process holds it. `server` is when the store's server started: one that takes over has another time.
+    `given_up`: its holder ended well, and no replica has taken it since. That is known only if it was given up
+    to this very server.
     """
 
     holder: Replica
@@ -70,7 +72,8 @@ class Lease:
     expires: Instant
     expired: bool
     mine: bool
-    session: int
+    server: Instant
+    given_up: bool
 
 
 class SharedStore(Store, Protocol):
@@ -79,11 +82,11 @@ class SharedStore(Store, Protocol):
     A replica that does not lead may call `accept`, `seek` and `close`, and no other method.
     """
 
-    async def seek(self, replica: Replica, *, take_in: int) -> Lease:
+    async def seek(self, replica: Replica, *, take_on: Instant | None) -> Lease:
         """Return the lease. Take it first if it has expired, with the next epoch.
 
-        But take it only in the session of this number (the first one is 1), so that nobody takes it in a
-        session that has just begun, unseen.
+        But take it only on the server that started at `take_on`, so that nobody takes it on one that has just
+        taken over, unseen. None: do not take it.
         """
 
     async def renew(self) -> None:

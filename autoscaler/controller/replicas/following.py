@@ -35,7 +35,7 @@ class Follower:
         self._store = store
         self._replica = replica
         self._pacing = pacing
-        self._session = 0
+        self._server: Instant | None = None
         self._may_take_from: Instant = -math.inf
         self._logged_at: Instant = -math.inf
 
@@ -53,24 +53,22 @@ class Follower:
     async def _look(self, *, intake_only: bool) -> Lease | None:
         """Return the lease, and take it if it is free.
 
-        A new session, also the first one, may be with a server that took over and lacks what its predecessor
-        wrote last, such as a renewal. So a lease is over only after its whole length in one session. But a
-        lease that its holder gives up is free: for a new replica, and within a session that saw it held.
+        A server that took over may lack what its predecessor wrote last, such as a renewal, and a replica that
+        starts cannot know whether one did. So a lease is over only after its whole length on one server. But
+        one that its holder gave up to this server is free at once.
         """
         may_take = not intake_only and self._pacing.now() >= self._may_take_from
         try:
-            lease = await self._store.seek(self._replica, take_in=self._session if may_take else 0)
+            lease = await self._store.seek(
+                self._replica, take_on=self._server if may_take else None
+            )
         except StoreError as error:
             self.lease = None
             self._note_failure(error)
             return None
-        if lease.session != self._session:
-            given_up = self._session == 0 and lease.expires == 0.0
-            self._session = lease.session
-            self._may_take_from = self._pacing.now() + (0.0 if given_up else LEASE_LENGTH)
-        elif lease.expires == 0.0 and self.lease is not None and self.lease.expires > 0.0:
-            self._may_take_from, self.lease = self._pacing.now(), lease
-            return await self._look(intake_only=intake_only)
+        if lease.server != self._server or lease.given_up:
+            self._server = lease.server
+            self._may_take_from = self._pacing.now() + (0.0 if lease.given_up else LEASE_LENGTH)
         if self.lease is None or self.lease.epoch != lease.epoch:
             leader = None if lease.expired else lease.holder.name
             _log.info("lease_seen", leader=leader, epoch=lease.epoch, mine=lease.mine)

@@ -29,11 +29,10 @@ def open_alone(url: str) -> PostgresqlDatabase:
 
 def _take_lease(database: PostgresqlDatabase) -> None:
     replica = Replica(process_name(), "")
-    first = found = database.seek(replica, take_in=1)
-    while not found.mine:
+    first = database.seek(replica, take_on=None)
+    while not (found := database.seek(replica, take_on=first.server)).mine:
         if found.expires != first.expires:
             raise StoreError(
                 f"{database.title}: in use by another process ({found.holder.name}): stop the controllers first"
             )
         time.sleep(_LOOK_EVERY)
-        found = database.seek(replica, take_in=1)

@@ -14,7 +14,7 @@ import psycopg
 from autoscaler.controller.ports.replicas import Lease, Replica
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.replicas.lease_time import LeaseTime
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.store.database import Answer, Connection
 from autoscaler.store.postgresql import lease
 from autoscaler.store.postgresql.address import Address
@@ -78,7 +78,6 @@ class PostgresqlDatabase:
         self._limit = limit
         self._repeats = repeats
         self._fails_since: float | None = None
-        self._session = 1
         self._held: lease.Held | None = None
         self._claim = lease.Claim(Replica("", ""))
         self._lease_time = LeaseTime()
@@ -100,15 +99,13 @@ class PostgresqlDatabase:
         """
         return self._repeated(lambda: self._attempt(do), self._repeats)
 
-    def seek(self, replica: Replica, take_in: int) -> Lease:
+    def seek(self, replica: Replica, take_on: Instant | None) -> Lease:
         """See `SharedStore.seek`. It repeats nothing. Raises: StoreError."""
         claim = lease.Claim(replica, self._claim.token)
 
-        def do(connection: Connection) -> Lease:
-            take = take_in == self._session
-            return lease.seek(connection, claim, self._session, take=take)
-
-        found = self._repeated(lambda: self._attempt(do), 0.0)
+        found = self._repeated(
+            lambda: self._attempt(lambda connection: lease.seek(connection, claim, take_on)), 0.0
+        )
         if found.mine:
             before, self._held = self._held, lease.Held(found.epoch, found.expires)
             try:
@@ -133,9 +130,7 @@ class PostgresqlDatabase:
         return False
 
     def close(self) -> None:
-        """Give up the lease and close the session. Idempotent."""
-        if self._driver.closed:
-            return
+        """Give up the lease, in a new session if the last one broke, and close the session. Idempotent."""
         held, self._held = self._held, None
         self._lease_time.lost()
         if held is not None:
@@ -173,7 +168,6 @@ class PostgresqlDatabase:
         if self._driver.closed:
             self._driver = self._address.connect()
             self._driver.limit = self._limit
-            self._session += 1
         connection = PostgresqlConnection(self._driver)
         sent_at = self._lease_time.now()
         try:

@@ -50,5 +50,5 @@ def _leader(connection: PostgresqlConnection) -> str | None:
     if schema is None:
         return None
     refuse_newer(schema, read_usable_by(connection))
-    found = lease.seek(connection, lease.Claim(Replica("", "")), 0, take=False)
+    found = lease.seek(connection, lease.Claim(Replica("", "")), take_on=None)
     return None if found.expired else found.holder.name

@@ -15,6 +15,9 @@ from autoscaler.store.database import Connection
 
 _SECRET_BYTES: Final = 32
 
+_SERVER: Final = "extract(epoch FROM pg_postmaster_start_time())::float8"
+"""When the server started. `expires` of a lease that was given up is this with a minus."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -24,9 +27,9 @@ class Claim:
     token: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
-def seek(connection: Connection, claim: Claim, session: int, *, take: bool) -> Lease:
-    """Return the lease. With `take`, take it first if it has expired."""
-    if take:
+def seek(connection: Connection, claim: Claim, take_on: Instant | None) -> Lease:
+    """Return the lease. Take it first if it has expired, and the server started at `take_on`."""
+    if take_on is not None:
         connection.write(
             "INSERT INTO lease (name, holder, epoch, expires) VALUES ('controller', '', 0, 0) "
             "ON CONFLICT (name) DO NOTHING"
@@ -37,7 +40,8 @@ def seek(connection: Connection, claim: Claim, session: int, *, take: bool) -> L
             "fleet = CASE WHEN :fleet = '' THEN fleet ELSE :fleet END, "
             f"epoch = GREATEST(epoch + 1, floor({connection.clock})::bigint), "
             f"expires = {connection.clock} + :length "
-            f"WHERE expires < {connection.clock}",
+            f"WHERE expires < {connection.clock} AND {_SERVER} = :server",
+            server=take_on,
             holder=claim.replica.name,
             url=claim.replica.url,
             fleet=claim.replica.fleet,
@@ -47,11 +51,13 @@ def seek(connection: Connection, claim: Claim, session: int, *, take: bool) -> L
         )
     found = connection.read(
         "SELECT holder, url, fleet, token, secret, epoch, expires, "  # noqa: S608 - as above
-        f"expires < {connection.clock} FROM lease"
+        f"expires < {connection.clock}, {_SERVER}, expires = -{_SERVER} FROM lease"
     )
     if not found:  # no process has ever led
-        return Lease(Replica("", ""), 0, "", 0.0, expired=True, mine=False, session=session)
-    ((holder, url, fleet, token, secret, epoch, expires, expired),) = found
+        ((server,),) = connection.read(f"SELECT {_SERVER}")
+        nobody = Replica("", "")
+        return Lease(nobody, 0, "", 0.0, expired=True, mine=False, server=server, given_up=True)
+    ((holder, url, fleet, token, secret, epoch, expires, expired, server, given_up),) = found
     return Lease(
         Replica(str(holder), str(url), str(fleet)),
         int(epoch),
@@ -59,7 +65,8 @@ def seek(connection: Connection, claim: Claim, session: int, *, take: bool) -> L
         float(expires),
         expired=bool(expired),
         mine=token == claim.token and not expired,
-        session=session,
+        server=float(server),
+        given_up=bool(given_up),
     )
 
 
@@ -86,7 +93,7 @@ def renewal(clock: str, held: Held, token: str) -> str:
 def release(connection: Connection, epoch: int, token: str) -> None:
     """Let another process take the lease at once, if this one has it."""
     connection.write(
-        "UPDATE lease SET expires = 0 WHERE epoch = :epoch AND token = :token",
+        f"UPDATE lease SET expires = -{_SERVER} WHERE epoch = :epoch AND token = :token",  # noqa: S608 - a constant
         epoch=epoch,
         token=token,
     )

@@ -5,7 +5,7 @@ from typing import Self
 
 from autoscaler.controller.ports.replicas import Lease, Replica
 from autoscaler.controller.ports.store import Delivery
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.store import statements
 from autoscaler.store.database_store import DatabaseStore
 from autoscaler.store.postgresql.address import Address
@@ -25,9 +25,9 @@ class PostgresqlStore(DatabaseStore[PostgresqlDatabase]):
         """
         return await cls.open_with(partial(PostgresqlDatabase, Address.parse(url), 0.0))
 
-    async def seek(self, replica: Replica, *, take_in: int) -> Lease:
+    async def seek(self, replica: Replica, *, take_on: Instant | None) -> Lease:
         """See `SharedStore.seek`."""
-        return await self._in_thread(lambda: self._database.seek(replica, take_in))
+        return await self._in_thread(lambda: self._database.seek(replica, take_on))
 
     async def renew(self) -> None:
         """See `SharedStore.renew`."""

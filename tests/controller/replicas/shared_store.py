@@ -19,31 +19,39 @@ def queued(job: int) -> Delivery:
 
 
 class LeasedStore(FakeStore):
-    """The store of one replica, `session` its number of sessions. Without `reached`, every call fails."""
+    """The store of one replica, `server` a number of its server. Without `reached`, every call fails."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.lease = Lease(OTHER, 1, "secret", EPOCH, expired=False, mine=False, session=1)
-        self.session = 1
+        self.lease = Lease(
+            OTHER, 1, "secret", EPOCH, expired=False, mine=False, server=1.0, given_up=False
+        )
+        self.server = 1.0
         self.reached = True
         self.taken_at: list[float] = []
         self.renewals = 0
         self._clock = VirtualClock()
         self.lease_time = LeaseTime(self._clock.now)
 
-    def break_session(self) -> None:
-        """Begin a new session, as after a failover of the server."""
-        self.session += 1
+    def fail_over(self) -> None:
+        """Let another server take over."""
+        self.server += 1.0
+        self.lease = replace(self.lease, given_up=False)
 
-    async def seek(self, replica: Replica, *, take_in: int) -> Lease:
+    async def seek(self, replica: Replica, *, take_on: float | None) -> Lease:
         self._require()
-        if self.lease.expired and take_in == self.session:
+        if self.lease.expired and take_on == self.server:
             self.taken_at.append(self._clock.now())
             self.lease = replace(
-                self.lease, holder=replica, epoch=self.lease.epoch + 1, expired=False, mine=True
+                self.lease,
+                holder=replica,
+                epoch=self.lease.epoch + 1,
+                expired=False,
+                mine=True,
+                given_up=False,
             )
             self.lease_time.renewed(self._clock.now())
-        return replace(self.lease, session=self.session)
+        return replace(self.lease, server=self.server)
 
     async def renew(self) -> None:
         self._require()

@@ -62,7 +62,9 @@ class Pair:
 def lease_of(url: str, **changes: object) -> Lease:
     """Return the lease of another replica at this URL."""
     holder = Replica("leader", url)
-    lease = Lease(holder, 7, SECRET, 1_000_000.0, expired=False, mine=False, session=1)
+    lease = Lease(
+        holder, 7, SECRET, 1_000_000.0, expired=False, mine=False, server=1.0, given_up=False
+    )
     return replace(lease, **changes)  # type: ignore[arg-type]
 
 

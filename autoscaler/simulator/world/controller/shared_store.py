@@ -1,7 +1,7 @@
 """A store in memory that several replicas share. Each process is a client of one server.
 
 Behaves as `autoscaler.store.postgresql` does: each transaction of the leader renews the lease, and writes
-nothing once another process has it. A connection that broke is replaced by a new session.
+nothing once another process has it. A connection that broke is replaced by a new one.
 """
 
 import asyncio
@@ -29,7 +29,10 @@ TRIES_EVERY: Seconds = 1.0
 
 
 class LeaseRow(NamedTuple):
-    """The lease as the server has it. `client` is the number of the client that took it last."""
+    """The lease as the server has it. `client` is the number of the client that took it last.
+
+    `expires` of one that was given up is the number of the server, with a minus.
+    """
 
     holder: Replica
     client: int
@@ -38,7 +41,7 @@ class LeaseRow(NamedTuple):
 
 
 class Client:
-    """The store as a process opened it. `generation` is that of the server that it is connected to.
+    """The store as a process opened it. `generation` is that of the server's connections; 0: it has none.
 
     `expires` is what the last transaction left in the lease, if the process knows its outcome.
     """
@@ -48,7 +51,6 @@ class Client:
         self.host = host
         self.process = process
         self.generation = generation
-        self.session = 1
         self.epoch: int | None = None
         self.expires: Instant = math.nan
         self.closed = False
@@ -67,7 +69,7 @@ class SharedMemoryStore(MemoryStore):
         self.leader: Client | None = None
         self.took_over: Callable[[], None] = lambda: None
         self.acknowledged: set[DeliveryKey] = set()
-        self.row = LeaseRow(Replica("", ""), client=0, epoch=0, expires=0.0)
+        self.row = LeaseRow(Replica("", ""), client=0, epoch=0, expires=-1.0)
         self._fault_schedule = fault_schedule
         self._violated = violated
         self._clients: dict[Process, Client] = {}
@@ -111,18 +113,17 @@ class SharedMemoryStore(MemoryStore):
         assert process is not None
         client = Client(next(self._numbers), host, process, self._generation)
         await self._connect(client, math.inf)
-        client.session = 1
         self._clients[process] = client
         process.leads = client.lease_time.left
         process.sending = lambda: self._check_sender(client)
 
-    async def seek(self, replica: Replica, *, take_in: int) -> Lease:
+    async def seek(self, replica: Replica, *, take_on: Instant | None) -> Lease:
         """See `SharedStore.seek`."""
         client = self._client
         await count_call()
         await self._connect(client, 0.0)
         now, row = self._now(), self.row
-        if take_in == client.session and row.expires < now:
+        if take_on == self._generation and row.expires < now:
             epoch = max(row.epoch + 1, int(now))
             self.row = row = LeaseRow(replica, client.number, epoch, now + LEASE_LENGTH)
             self._take_over(client)
@@ -132,8 +133,9 @@ class SharedMemoryStore(MemoryStore):
         if mine:
             client.epoch, client.expires = row.epoch, row.expires
             await self.renew()
-        secret = f"SECRET-{row.client}"
-        return Lease(row.holder, row.epoch, secret, row.expires, expired, mine, client.session)
+        secret, server = f"SECRET-{row.client}", float(self._generation)
+        given_up = row.expires == -server
+        return Lease(row.holder, row.epoch, secret, row.expires, expired, mine, server, given_up)
 
     async def renew(self) -> None:
         """See `SharedStore.renew`."""
@@ -162,7 +164,7 @@ class SharedMemoryStore(MemoryStore):
         await count_call()
         held = (self.row.client, self.row.epoch) == (client.number, epoch)
         if held and not self._is_unreachable(client):
-            self.row = self.row._replace(expires=0.0)
+            self.row = self.row._replace(expires=-float(self._generation))
 
     async def _reach(self) -> None:
         client = self._client
@@ -238,16 +240,14 @@ class SharedMemoryStore(MemoryStore):
         self.row = row._replace(expires=client.expires)
 
     async def _connect(self, client: Client, tries_for: Seconds) -> None:
-        """Begin a new session if the last one broke. Raises: StoreError if the server does not answer."""
+        """Connect again if the connection broke. Raises: StoreError if the server does not answer."""
         until = self._now() + tries_for
         while self._is_unreachable(client):
             client.generation = 0
             await asyncio.sleep(TRIES_EVERY)
             if self._now() >= until:
                 raise StoreError("the server does not answer")
-        if client.generation != self._generation:
-            client.generation = self._generation
-            client.session += 1
+        client.generation = self._generation
 
     def _is_unreachable(self, client: Client) -> bool:
         return self._now() < max(self._down_until, self._cut_off_until.get(client.host, 0.0))
