@@ -64,6 +64,6 @@ def shut_down(prefix: Path) -> None:
 
 def _is_server(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/comm").read_text().startswith("wineserver")
+        return Path(f"/proc/{pid}/comm").read_bytes().startswith(b"wineserver")
     except OSError:
         return False

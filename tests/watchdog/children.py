@@ -155,7 +155,7 @@ def popen_objects() -> list["subprocess.Popen[bytes]"]:
 
 def _state(pid: int) -> str:
     try:
-        # The name is in brackets, and may have any characters (proc(5)).
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        # The name is in brackets, and may have any bytes (proc(5)).
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
     except (OSError, IndexError):
         return ""
