@@ -188,5 +188,7 @@ def leader_trust(configuration: config.Configuration) -> ssl.SSLContext | None:
         return None
     file = None if tls.ca_file is None else configuration.file(tls.ca_file)
     trust = ssl.create_default_context(cafile=file)
+    # Also if a CA signed it (Python 3.13 sets this flag itself).
+    trust.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     trust.load_verify_locations(cafile=configuration.file(tls.certificate_file))
     return trust

@@ -57,6 +57,10 @@ def test_a_certificate_that_all_replicas_have_needs_no_ca(folder: Folder) -> Non
     shake_hands(trust(folder, TLS), own(folder))
 
 
+def test_a_certificate_that_a_ca_signed_needs_no_ca_either(folder: Folder) -> None:
+    shake_hands(trust(folder, TLS), own(folder))
+
+
 def test_one_file_may_have_the_certificate_and_its_key(folder: Folder) -> None:
     """As the hosts of Terraform get both from one secret."""
     files = make_certificate(folder.path, host=HOST)

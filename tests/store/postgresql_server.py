@@ -3,12 +3,14 @@
 import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import psycopg
 
 from lab.replicas import postgresql
+from tests.patience import PATIENCE
 
 
 class PostgresqlServer(postgresql.PostgresqlServer):
@@ -27,6 +29,15 @@ class PostgresqlServer(postgresql.PostgresqlServer):
             check=False,
         )
         assert done.returncode == 0, done.stderr
+
+    def kill(self) -> None:
+        """End the server and its sessions with SIGKILL, as a crash of the host does."""
+        sessions = psutil.Process(self.pid).children()
+        super().kill()
+        for session in sessions:
+            with suppress(psutil.NoSuchProcess):
+                session.kill()
+        psutil.wait_procs(sessions, timeout=PATIENCE)
 
     def suspend(self) -> None:
         """Stop the server and its sessions with SIGSTOP, as a suspended host does."""

@@ -63,7 +63,7 @@ class Lease:
     `secret` is new in each epoch: with it, replicas prove to the leader that they pass on a request. `mine`:
     this process holds it. `server` is when the store's server started: one that takes over has another time.
     `given_up`: its holder ended well, and no replica has taken it since. That is known only if it was given up
-    to this very server.
+    to this very server. A lease that no replica has ever had counts as given up.
     """
 
     holder: Replica

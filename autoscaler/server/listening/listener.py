@@ -204,6 +204,7 @@ class Listener:
             return
         for listening in sockets:
             asyncio.get_running_loop().remove_reader(listening)
+            self._accept(listening)  # the kernel would reset connections that wait
             listening.close()
         await self._places.arrived(_LAST_ARRIVALS)
         for task in self._opening:

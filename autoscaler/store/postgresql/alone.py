@@ -29,8 +29,8 @@ def open_alone(url: str) -> PostgresqlDatabase:
 
 def _take_lease(database: PostgresqlDatabase) -> None:
     replica = Replica(process_name(), "")
-    first = database.seek(replica, take_on=None)
-    while not (found := database.seek(replica, take_on=first.server)).mine:
+    first = found = database.seek(replica, take_on=None)
+    while not (found := database.seek(replica, take_on=found.server)).mine:
         if found.expires != first.expires:
             raise StoreError(
                 f"{database.title}: in use by another process ({found.holder.name}): stop the controllers first"

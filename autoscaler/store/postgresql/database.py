@@ -97,7 +97,7 @@ class PostgresqlDatabase:
 
         Raises: StoreError after a rollback, OutcomeUnknownError if COMMIT had no answer.
         """
-        return self._repeated(lambda: self._attempt(do), self._repeats)
+        return self._repeated(lambda: self._attempt_if_sure(do), self._repeats)
 
     def seek(self, replica: Replica, take_on: Instant | None) -> Lease:
         """See `SharedStore.seek`. It repeats nothing. Raises: StoreError."""
@@ -110,7 +110,7 @@ class PostgresqlDatabase:
             before, self._held = self._held, lease.Held(found.epoch, found.expires)
             try:
                 # An earlier call may have taken it, whose answer was lost: only a renewal says until when.
-                self.renew()
+                self._repeated(lambda: self._attempt(_nothing), self._repeats)
             except StoreError:
                 # Without a renewal it does not lead. As a holder, each later transaction would fail.
                 self._held = before
@@ -131,7 +131,8 @@ class PostgresqlDatabase:
 
     def close(self) -> None:
         """Give up the lease, in a new session if the last one broke, and close the session. Idempotent."""
-        held, self._held = self._held, None
+        held = self._held if self.leads_for() > 0 else None
+        self._held = None
         self._lease_time.lost()
         if held is not None:
             with suppress(StoreError):
@@ -163,6 +164,17 @@ class PostgresqlDatabase:
         if self._fails_since is None:
             self._fails_since = now
         return now - self._fails_since
+
+    def _attempt_if_sure(self, do: Callable[[Connection], Answer]) -> Answer:
+        """Attempt a transaction. A leader does so only while it is sure to lead.
+
+        It could renew its lease otherwise, at a server that took over and does not know the next leader.
+        """
+        if self._held is not None and self.leads_for() <= 0:
+            raise StoreError(
+                "the lease was not renewed in time, so another process may have taken over the store"
+            )
+        return self._attempt(do)
 
     def _attempt(self, do: Callable[[Connection], Answer]) -> Answer:
         if self._driver.closed:

@@ -28,6 +28,7 @@ _LOGIN_WORDS = {
     "certificate": "check sslmode, sslrootcert and the certificates of both sides",
     "pg_hba.conf": _WORDS["28"],
     "password": _WORDS["28"],
+    "PAM authentication failed": _WORDS["28"],
     "does not exist": "create the user or the database, or correct its name",
 }
 """By words of libpq's or the server's message: libpq gives no code here."""

@@ -132,7 +132,7 @@ class SharedMemoryStore(MemoryStore):
         await count_call()
         if mine:
             client.epoch, client.expires = row.epoch, row.expires
-            await self.renew()
+            await self._transaction(lambda: None, first=True)
         secret, server = f"SECRET-{row.client}", float(self._generation)
         given_up = row.expires == -server
         return Lease(row.holder, row.epoch, secret, row.expires, expired, mine, server, given_up)
@@ -159,7 +159,8 @@ class SharedMemoryStore(MemoryStore):
     async def close(self) -> None:
         """Give up the lease, and close."""
         client = self._client
-        epoch, client.epoch, client.closed = client.epoch, None, True
+        epoch = client.epoch if client.lease_time.left() > 0.0 else None
+        client.epoch, client.closed = None, True
         client.lease_time.lost()
         await count_call()
         held = (self.row.client, self.row.epoch) == (client.number, epoch)
@@ -170,6 +171,7 @@ class SharedMemoryStore(MemoryStore):
         client = self._client
         await count_call()
         await self._connect(client, RETRIES_FOR)
+        self._refuse_late(client)
         sent_at = client.lease_time.now()
         self._renew(client)
         self._note_renewal(client, sent_at)
@@ -180,10 +182,13 @@ class SharedMemoryStore(MemoryStore):
             self._violated(f"replica {client.host} wrote, and never took the lease")
         return await self._transaction(write)
 
-    async def _transaction(self, write: Callable[[], T]) -> T:
+    async def _transaction(self, write: Callable[[], T], *, first: bool = False) -> T:
+        """Carry a transaction out. `first`: it is the first renewal of a lease."""
         client = self._client
         await count_call()
         await self._connect(client, RETRIES_FOR)
+        if not first:
+            self._refuse_late(client)
         leads, sent_at = client.epoch is not None, client.lease_time.now()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         outside(
@@ -224,6 +229,12 @@ class SharedMemoryStore(MemoryStore):
             raise self.failure
         if client.epoch is not None:
             self._renew(client)
+
+    @staticmethod
+    def _refuse_late(client: Client) -> None:
+        """Raise StoreError if a leader is not sure to lead any more."""
+        if client.epoch is not None and client.lease_time.left() <= 0.0:
+            raise StoreError("the lease was not renewed in time")
 
     def _renew(self, client: Client) -> None:
         """Renew the lease of a client.
