@@ -100,9 +100,9 @@ RETIRED = {
 ALLOWED = re.compile(
     r"menlo_park|client_hello|/grant\b|create-grant|KMS grant|list_grants|\[.Grants.\]"
     r"|(?:Create|Revoke)Grant|Grant(?:IsFor|Operations)\w*"
-    r"|deploy/kubernetes/\S* grants|grant the rights in deploy/kubernetes"
+    r"|deploy/kubernetes/\S* grants|grant the rights in deploy/kubernetes|GRANT (rds_iam|ALL ON)"
 )
-"""A city, TLS's first message, and what icacls, AWS KMS and Kubernetes call a grant."""
+"""A city, TLS's first message, and what icacls, AWS KMS, Kubernetes and SQL call a grant."""
 
 NAMES = {"Dockerfile", "Makefile"}
 
