@@ -21,7 +21,15 @@ from autoscaler.model.machines.interruptions import Rerun
 from autoscaler.model.machines.launch_requests import LaunchRequest
 from autoscaler.model.machines.machine import Machine
 from autoscaler.store.database import Connection, Value
-from autoscaler.store.statements import decode_rows, get_meta, set_meta, unapplied, whole_rows
+from autoscaler.store.rows import Row
+from autoscaler.store.statements import (
+    decode_delivery,
+    decode_rows,
+    get_meta,
+    set_meta,
+    unapplied,
+    whole_rows,
+)
 from autoscaler.store.tables import (
     COOLDOWNS,
     JOBS,
@@ -46,10 +54,11 @@ runners of such machines are, too."""
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """What `read` found: the state without its records, and the rows of these by table."""
+    """What `read` found: the state without records and deliveries, and their rows."""
 
     state: SavedState
     rows: Mapping[Table, list[tuple[Any, ...]]]
+    unapplied: list[Row]
 
 
 def read(connection: Connection, horizon: Instant) -> StoredState:
@@ -64,18 +73,19 @@ def read(connection: Connection, horizon: Instant) -> StoredState:
         machines=(),
         runners=(),
         cooldowns=tuple(map(_cooldown, whole_rows(connection, COOLDOWNS, "true ORDER BY key"))),
-        unapplied=unapplied(connection),
+        unapplied=(),
         arrived_until=None if arrived_until is None else float(arrived_until),
     )
     rows = {
         table: _rows(connection, table, condition, horizon=horizon)
         for table, condition in _CONDITIONS.items()
     }
-    return StoredState(state, {**rows, RERUNS: _rows(connection, RERUNS, "true")})
+    rows[RERUNS] = _rows(connection, RERUNS, "true")
+    return StoredState(state, rows, unapplied(connection))
 
 
 def decoded(stored: StoredState) -> SavedState:
-    """Return the state with its records. Raises: StoreError if a row is damaged."""
+    """Return the state with its records and deliveries. Raises: StoreError if a row is damaged."""
     rows = stored.rows
     return replace(
         stored.state,
@@ -84,6 +94,7 @@ def decoded(stored: StoredState) -> SavedState:
         machines=decode_rows(rows[MACHINES], MACHINES, Machine),
         runners=decode_rows(rows[RUNNERS], RUNNERS, Runner),
         reruns=decode_rows(rows[RERUNS], RERUNS, Rerun),
+        unapplied=tuple(map(decode_delivery, stored.unapplied)),
     )
 
 

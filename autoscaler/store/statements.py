@@ -63,11 +63,10 @@ def write(connection: Connection, batch: Batch) -> frozenset[DeliveryKey]:
     return fresh
 
 
-def unapplied(connection: Connection, limit: int = _ALL) -> tuple[Delivery, ...]:
-    """Return the oldest deliveries that are not applied."""
+def unapplied(connection: Connection, limit: int = _ALL) -> list[Row]:
+    """Return the rows of the oldest deliveries that are not applied: see `decode_delivery`."""
     # The text of the index's condition: SQLite compares it.
-    oldest = "applied = 0 ORDER BY seq LIMIT :limit"
-    return tuple(map(_delivery, whole_rows(connection, INBOX, oldest, limit=limit)))
+    return whole_rows(connection, INBOX, "applied = 0 ORDER BY seq LIMIT :limit", limit=limit)
 
 
 def find_jobs(connection: Connection, jobs: Sequence[int]) -> tuple[Job, ...]:
@@ -125,7 +124,8 @@ def _decoded(rows: Iterable[tuple[Any, ...]], table: Table, kind: type[R]) -> It
             raise StoreError(f"the row {key} of {table.name} is damaged: {error}") from error
 
 
-def _delivery(row: Row) -> Delivery:
+def decode_delivery(row: Row) -> Delivery:
+    """Return the delivery of a row of the inbox. Raises: StoreError."""
     body = row["body"]
     assert isinstance(body, bytes)
     try:

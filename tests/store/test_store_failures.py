@@ -221,16 +221,26 @@ async def test_a_damaged_row_is_named(path: Path, damage: str, words: str) -> No
     await again.close()
 
 
-async def test_records_are_decoded_after_the_transaction_that_read_them(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("UPDATE jobs SET record = '{'", "the row 1 of jobs is damaged"),
+        ("UPDATE inbox SET body = x'00'", "the delivery a in inbox is damaged"),
+    ],
+)
+async def test_rows_are_decoded_after_the_transaction_that_read_them(
+    path: Path, damage: str, words: str
+) -> None:
     """PostgreSQL ends a session that is idle within a transaction, and decoding takes long on a busy host."""
     store = await SqliteStore.open(path)
+    await store.accept(delivery("a"))
     await store.commit([job(1)], [])
     await store.close()
-    edit(path, "UPDATE jobs SET record = '{'")
+    edit(path, damage)
     file = SqliteFile(path)
     stored = file.transaction(lambda connection: read(connection, 0.0))
     file.close()
-    with pytest.raises(StoreError, match="the row 1 of jobs is damaged"):
+    with pytest.raises(StoreError, match=words):
         decoded(stored)
 
 

@@ -85,8 +85,8 @@ class SharedStore(Store, Protocol):
     async def seek(self, replica: Replica, *, take_on: Instant | None) -> Lease:
         """Return the lease. Take it first if it has expired, with the next epoch.
 
-        But take it only on the server that started at `take_on`, so that nobody takes it on one that has just
-        taken over, unseen. None: do not take it.
+        `take_on`: take it only if the server started then. A server that has just taken over started at another
+        time. None: do not take it.
         """
 
     async def renew(self) -> None:

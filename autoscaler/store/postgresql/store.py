@@ -35,7 +35,8 @@ class PostgresqlStore(DatabaseStore[PostgresqlDatabase]):
 
     async def unapplied(self, limit: int) -> tuple[Delivery, ...]:
         """See `SharedStore.unapplied`."""
-        return await self._transact(lambda connection: statements.unapplied(connection, limit))
+        decode = statements.decode_delivery
+        return await self._transact(lambda c: tuple(map(decode, statements.unapplied(c, limit))))
 
     async def keep_agent(self, agent: bytes) -> tuple[bytes, ...]:
         """See `SharedStore.keep_agent`."""
